@@ -1,0 +1,33 @@
+"""The Transformer's parts as Keras layers, in the order of the paper's Figure 1."""
+
+from tfxformer.layers.attention import (
+    CausalSelfAttention,
+    CrossAttention,
+    GlobalSelfAttention,
+    MultiHeadAttention,
+    scaled_dot_product_attention,
+)
+from tfxformer.layers.decoder import Decoder, DecoderLayer
+from tfxformer.layers.encoder import Encoder, EncoderLayer
+from tfxformer.layers.feed_forward import FeedForward
+from tfxformer.layers.masking import look_ahead_mask, padding_mask
+from tfxformer.layers.positional import PositionalEmbedding, positional_encoding
+from tfxformer.layers.residual import AddAndNorm
+
+__all__ = [
+    "AddAndNorm",
+    "CausalSelfAttention",
+    "CrossAttention",
+    "Decoder",
+    "DecoderLayer",
+    "Encoder",
+    "EncoderLayer",
+    "FeedForward",
+    "GlobalSelfAttention",
+    "MultiHeadAttention",
+    "PositionalEmbedding",
+    "look_ahead_mask",
+    "padding_mask",
+    "positional_encoding",
+    "scaled_dot_product_attention",
+]

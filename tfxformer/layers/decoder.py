@@ -1,0 +1,236 @@
+"""The decoder: writes the target, each position seeing those before it (Figure 1)."""
+
+import keras
+from keras import ops
+
+from tfxformer.layers.attention import CausalSelfAttention, CrossAttention
+from tfxformer.layers.encoder import head_size
+from tfxformer.layers.feed_forward import FeedForward
+from tfxformer.layers.masking import padding_mask
+from tfxformer.layers.positional import PositionalEmbedding
+
+
+@keras.saving.register_keras_serializable("tfxformer")
+class DecoderLayer(keras.layers.Layer):
+    """Causal self-attention, cross-attention, feed-forward.
+
+    Args:
+        d_model: size of each position's vector.
+        num_heads: number of attention heads; it divides ``d_model``.
+        dff: size of the feed-forward network's hidden layer.
+        dropout_rate: dropout of weights and sublayer outputs.
+        norm: "post" (the paper's) or "pre".
+
+    Call arguments:
+        x: ``(batch, target, d_model)``.
+        context: the encoder's output, ``(batch, source, d_model)``.
+        x_mask: boolean padding mask ``(batch, target)``.
+        context_mask: boolean padding mask ``(batch, source)``. Where a mask is not
+            given, the Keras mask of its tensor is used.
+
+    Returns:
+        ``(batch, target, d_model)``. ``last_attn_scores`` then holds the
+        cross-attention's weights (see `CrossAttention`).
+
+    Example:
+        >>> import numpy as np
+        >>> layer = DecoderLayer(d_model=16, num_heads=2, dff=32)
+        >>> x, context = np.ones((1, 3, 16), "float32"), np.ones((1, 5, 16), "float32")
+        >>> tuple(layer(x, context).shape), tuple(layer.last_attn_scores.shape)
+        ((1, 3, 16), (1, 2, 3, 5))
+    """
+
+    def __init__(
+        self, d_model, num_heads, dff, dropout_rate=0.1, norm="post", **kwargs
+    ):
+        super().__init__(**kwargs)
+        self.supports_masking = True
+        self.config = {
+            "d_model": d_model,
+            "num_heads": num_heads,
+            "dff": dff,
+            "dropout_rate": dropout_rate,
+            "norm": norm,
+        }
+        attention = {
+            "num_heads": num_heads,
+            "key_dim": head_size(d_model, num_heads),
+            "dropout": dropout_rate,
+            "norm": norm,
+        }
+        self.causal_self_attention = CausalSelfAttention(**attention)
+        self.cross_attention = CrossAttention(**attention)
+        self.ffn = FeedForward(d_model, dff, dropout_rate, norm)
+
+    @property
+    def last_attn_scores(self):
+        """The last cross-attention weights, ``(batch, heads, target, source)``."""
+        return self.cross_attention.last_attn_scores
+
+    def build(self, x_shape, context_shape):
+        self.causal_self_attention.build(x_shape)
+        self.cross_attention.build(x_shape, context_shape)
+        self.ffn.build(x_shape)
+        self.built = True
+
+    def call(self, x, context, x_mask=None, context_mask=None):
+        x = self.causal_self_attention(x, mask=x_mask)
+        x = self.cross_attention(x, context, context_mask=context_mask)
+        return self.ffn(x)
+
+    def get_config(self):
+        return super().get_config() | self.config
+
+
+@keras.saving.register_keras_serializable("tfxformer")
+class Decoder(keras.layers.Layer):
+    """Embedding, positions and a stack of decoder layers; vectors, not yet logits.
+
+    Args:
+        num_layers: number of layers.
+        d_model: size of each position's vector.
+        num_heads: number of attention heads; it divides ``d_model``.
+        dff: size of the feed-forward network's hidden layer.
+        vocab_size: number of token ids; id 0 is padding.
+        dropout_rate: dropout of embeddings, weights and sublayer outputs.
+        norm: "post" (the paper's) or "pre", which adds one norm after the stack.
+        max_length: the most positions it can encode.
+        learned_positions: learn positions instead of the fixed sines and cosines.
+        use_positions: False leaves positions out.
+        embedding: a Keras embedding layer to share (tied embeddings), or None.
+
+    Call arguments:
+        x: token ids ``(batch, target)``.
+        context: the encoder's output, ``(batch, source, d_model)``.
+        x_mask: boolean padding mask ``(batch, target)``; without it the Keras mask
+            of x is used, and without that, ``x != 0``.
+        context_mask: boolean padding mask ``(batch, source)``; without it the Keras
+            mask of context is used.
+
+    Returns:
+        ``(batch, target, d_model)``. ``last_attn_scores`` then holds the last
+        layer's cross-attention weights (see `CrossAttention`).
+
+    Example:
+        >>> import numpy as np
+        >>> decoder = Decoder(
+        ...     num_layers=2, d_model=16, num_heads=2, dff=32, vocab_size=100
+        ... )
+        >>> context = np.ones((1, 5, 16), "float32")
+        >>> tuple(decoder(np.array([[2, 7, 8]]), context).shape)
+        (1, 3, 16)
+    """
+
+    def __init__(
+        self,
+        num_layers,
+        d_model,
+        num_heads,
+        dff,
+        vocab_size,
+        dropout_rate=0.1,
+        norm="post",
+        max_length=2048,
+        learned_positions=False,
+        use_positions=True,
+        embedding=None,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.supports_masking = True
+        self.config = {
+            "num_layers": num_layers,
+            "d_model": d_model,
+            "num_heads": num_heads,
+            "dff": dff,
+            "vocab_size": vocab_size,
+            "dropout_rate": dropout_rate,
+            "norm": norm,
+            "max_length": max_length,
+            "learned_positions": learned_positions,
+            "use_positions": use_positions,
+        }
+        self.pos_embedding = PositionalEmbedding(
+            vocab_size,
+            d_model,
+            max_length,
+            learned_positions,
+            use_positions,
+            embedding=embedding,
+        )
+        self.dropout = keras.layers.Dropout(dropout_rate)
+        self.dec_layers = [
+            DecoderLayer(d_model, num_heads, dff, dropout_rate, norm)
+            for _ in range(num_layers)
+        ]
+        self.final_norm = (
+            keras.layers.LayerNormalization(epsilon=1e-6) if norm == "pre" else None
+        )
+
+    @property
+    def last_attn_scores(self):
+        """The last layer's last weights, ``(batch, heads, target, source)``."""
+        return self.dec_layers[-1].last_attn_scores
+
+    def build(self, x_shape, context_shape):
+        self.pos_embedding.build(x_shape)
+        shape = (*x_shape, self.config["d_model"])
+        for layer in self.dec_layers:
+            layer.build(shape, context_shape)
+        if self.final_norm is not None:
+            self.final_norm.build(shape)
+        self.built = True
+
+    def call(self, x, context, x_mask=None, context_mask=None):
+        if x_mask is None:
+            x_mask = padding_mask(x)
+        x = self.dropout(self.pos_embedding(x))  # (batch, target, d_model)
+        for layer in self.dec_layers:
+            x = layer(x, context, x_mask=x_mask, context_mask=context_mask)
+        return x if self.final_norm is None else self.final_norm(x)
+
+    def start_cache(self, context, room):
+        """What decoding one position at a time needs to remember.
+
+        Args:
+            context: the encoder's output, ``(batch, source, d_model)``.
+            room: the number of positions to make room for.
+
+        Returns:
+            For each layer two pairs: the keys and values of its self-attention,
+            zeros ``(batch, heads, room, key_dim)`` to be filled; and those of its
+            cross-attention, ``(batch, heads, source, key_dim)``, computed once.
+        """
+        cache = []
+        for layer in self.dec_layers:
+            cross = layer.cross_attention.mha.project(context)
+            batch, heads, _, key_dim = ops.shape(cross[0])
+            empty = ops.zeros((batch, heads, room, key_dim), cross[0].dtype)
+            cache.append(((empty, empty), cross))
+        return cache
+
+    def decode_step(self, x, position, cache, context_mask):
+        """One position for each sentence, with the cache in place of the others.
+
+        Args:
+            x: the newest token ids, ``(batch,)``.
+            position: where they stand, a scalar tensor.
+            cache: from `start_cache`, or from the step before.
+            context_mask: boolean padding mask ``(batch, source)``.
+
+        Returns:
+            ``(batch, d_model)`` and the cache with this position in it.
+        """
+        x = self.pos_embedding(x[:, None], start=position)  # (batch, 1, d_model)
+        grown = []
+        for layer, (past, cross) in zip(self.dec_layers, cache, strict=True):
+            x, *past = layer.causal_self_attention.decode_step(x, *past, position)
+            x = layer.cross_attention.decode_step(x, *cross, context_mask)
+            x = layer.ffn(x)
+            grown.append((tuple(past), cross))
+        if self.final_norm is not None:
+            x = self.final_norm(x)
+        return x[:, 0], grown
+
+    def get_config(self):
+        return super().get_config() | self.config

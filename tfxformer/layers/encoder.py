@@ -1,0 +1,177 @@
+"""The encoder: reads the source, all positions at once (Figure 1, left)."""
+
+import keras
+
+from tfxformer.layers.attention import GlobalSelfAttention
+from tfxformer.layers.feed_forward import FeedForward
+from tfxformer.layers.masking import padding_mask
+from tfxformer.layers.positional import PositionalEmbedding
+
+
+@keras.saving.register_keras_serializable("tfxformer")
+class EncoderLayer(keras.layers.Layer):
+    """Self-attention, then feed-forward, each in its residual connection.
+
+    Args:
+        d_model: size of each position's vector.
+        num_heads: number of attention heads; it divides ``d_model``.
+        dff: size of the feed-forward network's hidden layer.
+        dropout_rate: dropout of weights and sublayer outputs.
+        norm: "post" (the paper's) or "pre".
+
+    Call arguments:
+        x: ``(batch, source, d_model)``.
+        mask: boolean padding mask ``(batch, source)``; without it the Keras mask
+            of x is used.
+
+    Returns:
+        ``(batch, source, d_model)``.
+
+    Example:
+        >>> import numpy as np
+        >>> layer = EncoderLayer(d_model=16, num_heads=2, dff=32)
+        >>> tuple(layer(np.ones((1, 3, 16), "float32")).shape)
+        (1, 3, 16)
+    """
+
+    def __init__(
+        self, d_model, num_heads, dff, dropout_rate=0.1, norm="post", **kwargs
+    ):
+        super().__init__(**kwargs)
+        self.supports_masking = True
+        self.config = {
+            "d_model": d_model,
+            "num_heads": num_heads,
+            "dff": dff,
+            "dropout_rate": dropout_rate,
+            "norm": norm,
+        }
+        self.self_attention = GlobalSelfAttention(
+            num_heads=num_heads,
+            key_dim=head_size(d_model, num_heads),
+            dropout=dropout_rate,
+            norm=norm,
+        )
+        self.ffn = FeedForward(d_model, dff, dropout_rate, norm)
+
+    def build(self, x_shape):
+        self.self_attention.build(x_shape)
+        self.ffn.build(x_shape)
+        self.built = True
+
+    def call(self, x, mask=None):
+        x = self.self_attention(x, mask=mask)
+        return self.ffn(x)
+
+    def get_config(self):
+        return super().get_config() | self.config
+
+
+@keras.saving.register_keras_serializable("tfxformer")
+class Encoder(keras.layers.Layer):
+    """Embedding, positions and a stack of encoder layers.
+
+    Args:
+        num_layers: number of layers.
+        d_model: size of each position's vector.
+        num_heads: number of attention heads; it divides ``d_model``.
+        dff: size of the feed-forward network's hidden layer.
+        vocab_size: number of token ids; id 0 is padding.
+        dropout_rate: dropout of embeddings, weights and sublayer outputs.
+        norm: "post" (the paper's) or "pre", which adds one norm after the stack.
+        max_length: the most positions it can encode.
+        learned_positions: learn positions instead of the fixed sines and cosines.
+        use_positions: False leaves positions out.
+
+    Call arguments:
+        x: token ids ``(batch, source)``.
+        mask: boolean padding mask ``(batch, source)``; without it the Keras mask of
+            x is used, and without that, ``x != 0``.
+
+    Returns:
+        ``(batch, source, d_model)``, with the padding mask as its Keras mask.
+
+    Example:
+        >>> import numpy as np
+        >>> encoder = Encoder(
+        ...     num_layers=2, d_model=16, num_heads=2, dff=32, vocab_size=100
+        ... )
+        >>> tuple(encoder(np.array([[7, 8, 0]])).shape)
+        (1, 3, 16)
+    """
+
+    def __init__(
+        self,
+        num_layers,
+        d_model,
+        num_heads,
+        dff,
+        vocab_size,
+        dropout_rate=0.1,
+        norm="post",
+        max_length=2048,
+        learned_positions=False,
+        use_positions=True,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.supports_masking = True
+        self.config = {
+            "num_layers": num_layers,
+            "d_model": d_model,
+            "num_heads": num_heads,
+            "dff": dff,
+            "vocab_size": vocab_size,
+            "dropout_rate": dropout_rate,
+            "norm": norm,
+            "max_length": max_length,
+            "learned_positions": learned_positions,
+            "use_positions": use_positions,
+        }
+        self.pos_embedding = PositionalEmbedding(
+            vocab_size, d_model, max_length, learned_positions, use_positions
+        )
+        self.dropout = keras.layers.Dropout(dropout_rate)
+        self.enc_layers = [
+            EncoderLayer(d_model, num_heads, dff, dropout_rate, norm)
+            for _ in range(num_layers)
+        ]
+        self.final_norm = (
+            keras.layers.LayerNormalization(epsilon=1e-6) if norm == "pre" else None
+        )
+
+    def build(self, x_shape):
+        self.pos_embedding.build(x_shape)
+        shape = (*x_shape, self.config["d_model"])
+        for layer in self.enc_layers:
+            layer.build(shape)
+        if self.final_norm is not None:
+            self.final_norm.build(shape)
+        self.built = True
+
+    def call(self, x, mask=None):
+        if mask is None:
+            mask = padding_mask(x)
+        x = self.dropout(self.pos_embedding(x))  # (batch, source, d_model)
+        for layer in self.enc_layers:
+            x = layer(x, mask=mask)
+        return x if self.final_norm is None else self.final_norm(x)
+
+    def compute_mask(self, x, previous_mask=None):
+        return padding_mask(x) if previous_mask is None else previous_mask
+
+    def get_config(self):
+        return super().get_config() | self.config
+
+
+def head_size(d_model, num_heads):
+    """The size of a head: ``d_model / num_heads``, as in the paper.
+
+    Raises:
+        ValueError: when the heads do not divide ``d_model``.
+    """
+    if d_model % num_heads:
+        raise ValueError(
+            f"d_model={d_model} is not a multiple of num_heads={num_heads}"
+        )
+    return d_model // num_heads

@@ -1,0 +1,54 @@
+"""The position-wise feed-forward network (section 3.3)."""
+
+import keras
+
+from tfxformer.layers.residual import AddAndNorm
+
+
+@keras.saving.register_keras_serializable("tfxformer")
+class FeedForward(keras.layers.Layer):
+    """``max(0, x W1 + b1) W2 + b2`` at each position, in its residual connection.
+
+    Args:
+        d_model: size of the input and the output.
+        dff: size of the hidden layer.
+        dropout_rate: dropout of the sublayer's output.
+        norm: "post" (the paper's) or "pre".
+
+    Call arguments:
+        x: ``(batch, length, d_model)``.
+
+    Returns:
+        ``(batch, length, d_model)``.
+
+    Example:
+        >>> import numpy as np
+        >>> tuple(FeedForward(16, 32)(np.ones((1, 3, 16), "float32")).shape)
+        (1, 3, 16)
+    """
+
+    def __init__(self, d_model, dff, dropout_rate=0.1, norm="post", **kwargs):
+        super().__init__(**kwargs)
+        self.supports_masking = True
+        self.hidden_dense = keras.layers.Dense(dff, activation="relu", name="hidden")
+        self.output_dense = keras.layers.Dense(d_model, name="output")
+        self.add_and_norm = AddAndNorm(dropout_rate, norm)
+
+    def build(self, x_shape):
+        self.hidden_dense.build(x_shape)
+        self.output_dense.build((*x_shape[:-1], self.hidden_dense.units))
+        self.add_and_norm.build(x_shape)
+        self.built = True
+
+    def call(self, x):
+        y = self.add_and_norm.before(x)
+        y = self.hidden_dense(y)  # (batch, length, dff)
+        return self.add_and_norm(x, self.output_dense(y))
+
+    def get_config(self):
+        return super().get_config() | {
+            "d_model": self.output_dense.units,
+            "dff": self.hidden_dense.units,
+            "dropout_rate": self.add_and_norm.dropout_rate,
+            "norm": self.add_and_norm.norm,
+        }

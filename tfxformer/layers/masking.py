@@ -1,0 +1,56 @@
+"""Masks: which positions attention may look at.
+
+A mask is boolean, and True means "may be looked at". All masks broadcast to the
+shape of the attention scores, ``(batch, heads, target, source)``.
+"""
+
+from keras import ops
+
+from tfxformer.special_ids import PAD_ID
+
+
+def padding_mask(ids):
+    """Hides padding.
+
+    Args:
+        ids: integer tensor ``(batch, length)``; 0 is padding.
+
+    Returns:
+        Boolean tensor ``(batch, length)``, True where there is a real token.
+
+    Example:
+        >>> import numpy as np
+        >>> np.asarray(padding_mask(np.array([[5, 9, 0]]))).tolist()
+        [[True, True, False]]
+    """
+    return ops.not_equal(ids, PAD_ID)
+
+
+def look_ahead_mask(length):
+    """Hides the future: position t sees positions 0 to t (section 3.2.3).
+
+    Args:
+        length: the number of positions, an int or a scalar tensor.
+
+    Returns:
+        Boolean tensor ``(1, 1, length, length)``, its lower triangle True.
+
+    Example:
+        >>> import numpy as np
+        >>> np.asarray(look_ahead_mask(3))[0, 0].astype(int).tolist()
+        [[1, 0, 0], [1, 1, 0], [1, 1, 1]]
+    """
+    position = ops.arange(length)
+    return (position[:, None] >= position[None, :])[None, None]
+
+
+def key_mask(mask):
+    """Shapes a padding mask so that it hides keys: same for each head and query.
+
+    Args:
+        mask: boolean ``(batch, source)``, or None for "nothing is hidden".
+
+    Returns:
+        Boolean ``(batch, 1, 1, source)``, or None.
+    """
+    return None if mask is None else ops.cast(mask, "bool")[:, None, None, :]

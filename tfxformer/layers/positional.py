@@ -1,0 +1,136 @@
+"""Where a token stands: embeddings plus positional encodings (section 3.5)."""
+
+import keras
+import numpy as np
+from keras import ops
+
+from tfxformer.layers.masking import padding_mask
+
+
+def positional_encoding(length, depth):
+    """The paper's sines and cosines, interleaved.
+
+    ``PE(pos, 2i) = sin(pos / 10000^(2i/depth))`` and
+    ``PE(pos, 2i+1) = cos(pos / 10000^(2i/depth))`` (section 3.5). For any shift k,
+    ``PE(pos + k)`` is a linear function of ``PE(pos)``.
+
+    Args:
+        length: number of positions.
+        depth: size of each encoding, usually ``d_model``; it may be odd.
+
+    Returns:
+        float32 NumPy array ``(length, depth)``.
+
+    Example:
+        >>> positional_encoding(2, 4).round(3).tolist()
+        [[0.0, 1.0, 0.0, 1.0], [0.841..., 0.54..., 0.01..., 1.0]]
+    """
+    position = np.arange(length)[:, None]  # (length, 1)
+    even = np.arange(0, depth, 2)[None, :]  # 2i: (1, ceil(depth / 2))
+    angle = position / np.power(10000.0, even / depth)  # (length, ceil(depth / 2))
+    encoding = np.empty((length, depth))
+    encoding[:, 0::2] = np.sin(angle)
+    encoding[:, 1::2] = np.cos(angle[:, : depth // 2])
+    return encoding.astype("float32")
+
+
+@keras.saving.register_keras_serializable("tfxformer")
+class PositionalEmbedding(keras.layers.Layer):
+    """Token embeddings, scaled by the root of ``d_model``, plus positions.
+
+    Args:
+        vocab_size: number of token ids; id 0 is padding.
+        d_model: size of an embedding.
+        max_length: the most positions it can encode.
+        learned_positions: learn a vector for each position instead of the fixed
+            sines and cosines (the paper found both equally good).
+        use_positions: False leaves positions out, to see what is lost.
+        embedding: a Keras embedding layer to share, or None for one of its own.
+
+    Call arguments:
+        x: integer tensor ``(batch, length)``.
+        start: the position of the first token, an int or a scalar tensor; not 0
+            when tokens are decoded one at a time.
+
+    Returns:
+        Tensor ``(batch, length, d_model)``. Its Keras mask is ``x != 0``.
+
+    Raises:
+        ValueError: when x is known to be longer than ``max_length``.
+
+    Example:
+        >>> import numpy as np
+        >>> layer = PositionalEmbedding(vocab_size=100, d_model=16)
+        >>> tuple(layer(np.array([[7, 8, 0]])).shape)
+        (1, 3, 16)
+    """
+
+    def __init__(
+        self,
+        vocab_size,
+        d_model,
+        max_length=2048,
+        learned_positions=False,
+        use_positions=True,
+        embedding=None,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.supports_masking = True
+        self.vocab_size = vocab_size
+        self.d_model = d_model
+        self.max_length = max_length
+        self.learned_positions = learned_positions
+        self.use_positions = use_positions
+        self.embedding = embedding or keras.layers.Embedding(
+            vocab_size,
+            d_model,
+            # With this deviation embeddings that are also the output projection
+            # (tied) start with logits of deviation 1.
+            embeddings_initializer=keras.initializers.RandomNormal(
+                stddev=d_model**-0.5
+            ),
+            name="embedding",
+        )
+        self.positions = None
+
+    def build(self, x_shape):
+        if not self.embedding.built:
+            self.embedding.build(x_shape)
+        if not self.use_positions:
+            pass
+        elif self.learned_positions:
+            self.positions = self.add_weight(
+                name="positions",
+                shape=(self.max_length, self.d_model),
+                initializer=keras.initializers.RandomNormal(stddev=0.02),
+            )
+        else:
+            self.positions = positional_encoding(self.max_length, self.d_model)
+        self.built = True
+
+    def call(self, x, start=0):
+        length = ops.shape(x)[1]
+        if isinstance(length, int) and length > self.max_length:
+            raise ValueError(
+                f"{length} positions are more than max_length={self.max_length}"
+            )
+        embedded = self.embedding(x)  # (batch, length, d_model)
+        embedded = embedded * ops.cast(self.d_model**0.5, embedded.dtype)
+        if self.positions is None:
+            return embedded
+        table = ops.cast(ops.convert_to_tensor(self.positions), embedded.dtype)
+        here = ops.arange(length) + start  # (length,)
+        return embedded + ops.take(table, here, axis=0)[None]
+
+    def compute_mask(self, x, previous_mask=None):
+        return padding_mask(x)
+
+    def get_config(self):
+        return super().get_config() | {
+            "vocab_size": self.vocab_size,
+            "d_model": self.d_model,
+            "max_length": self.max_length,
+            "learned_positions": self.learned_positions,
+            "use_positions": self.use_positions,
+        }

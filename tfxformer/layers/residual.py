@@ -1,0 +1,60 @@
+"""Add & Norm: the residual connection around every sublayer (section 3.1)."""
+
+import keras
+
+NORMS = ("post", "pre")
+
+
+@keras.saving.register_keras_serializable("tfxformer")
+class AddAndNorm(keras.layers.Layer):
+    """A residual connection with layer normalisation and dropout.
+
+    Post-norm is the paper's: ``LayerNorm(x + Dropout(Sublayer(x)))``. Pre-norm is
+    the modern variant, steadier in deep stacks:
+    ``x + Dropout(Sublayer(LayerNorm(x)))``. So a sublayer is wrapped in two calls::
+
+        y = sublayer(add_and_norm.before(x))
+        x = add_and_norm(x, y)
+
+    Args:
+        dropout_rate: share of the sublayer's output that is dropped in training
+            (section 5.4).
+        norm: "post" or "pre".
+
+    Call arguments:
+        x: the sublayer's own input, ``(batch, length, d_model)``.
+        y: the sublayer's output, of the same shape.
+
+    Returns:
+        Tensor ``(batch, length, d_model)``.
+    """
+
+    def __init__(self, dropout_rate=0.1, norm="post", **kwargs):
+        super().__init__(**kwargs)
+        if norm not in NORMS:
+            raise ValueError(f"norm must be 'post' or 'pre', not {norm!r}")
+        self.supports_masking = True
+        self.dropout_rate = dropout_rate
+        self.norm = norm
+        self.layernorm = keras.layers.LayerNormalization(epsilon=1e-6)
+        self.dropout = keras.layers.Dropout(dropout_rate)
+
+    def build(self, x_shape, y_shape=None):
+        self.layernorm.build(x_shape)
+        self.built = True
+
+    def before(self, x):
+        """What the sublayer reads: x itself, or x normalised (pre-norm)."""
+        if self.norm == "post":
+            return x
+        return self.layernorm(x)
+
+    def call(self, x, y):
+        x = x + self.dropout(y)
+        return self.layernorm(x) if self.norm == "post" else x
+
+    def get_config(self):
+        return super().get_config() | {
+            "dropout_rate": self.dropout_rate,
+            "norm": self.norm,
+        }

@@ -1,0 +1,188 @@
+"""The Transformer: token ids to logits (Figure 1 of the paper)."""
+
+from typing import NamedTuple
+
+import keras
+from keras import ops
+
+from tfxformer.layers import Decoder, Encoder, padding_mask
+
+
+class DecodingState(NamedTuple):
+    """What decoding one token at a time carries from step to step.
+
+    Attributes:
+        cache: for each decoder layer, keys and values of its self-attention
+            ``(batch, heads, room, key_dim)`` and of its cross-attention
+            ``(batch, heads, source, key_dim)``; see `Decoder.start_cache`.
+        source_mask: boolean ``(batch, source)``, True where the source has a token.
+    """
+
+    cache: list
+    source_mask: object
+
+
+@keras.saving.register_keras_serializable("tfxformer")
+class Transformer(keras.Model):
+    """ "Attention Is All You Need" (Vaswani et al. 2017), section 3.
+
+    Args:
+        num_layers: number of layers in the encoder, and in the decoder.
+        d_model: size of each position's vector.
+        num_heads: number of attention heads; it divides ``d_model``.
+        dff: size of the feed-forward networks' hidden layer.
+        input_vocab_size: number of source token ids; id 0 is padding.
+        target_vocab_size: number of target token ids; id 0 is padding.
+        dropout_rate: dropout of embeddings, weights and sublayer outputs.
+        norm: "post" (the paper's) or "pre" normalisation.
+        max_length: the most positions of a source or a target.
+        learned_positions: learn positions instead of the fixed sines and cosines.
+        use_positions: False leaves positions out, to see what is lost.
+        tie_embeddings: one matrix for source embedding, target embedding and output
+            projection (section 3.4); both vocabularies must be the same.
+
+    Call arguments:
+        inputs: a pair ``(source, target_in)`` of token ids, ``(batch, source)`` and
+            ``(batch, target)``; the target is shifted right, its first id the start
+            token (teacher forcing).
+        source_mask: boolean ``(batch, source)``; without it, ``source != 0``.
+        target_mask: boolean ``(batch, target)``; without it, ``target_in != 0``.
+
+    Returns:
+        Logits ``(batch, target, target_vocab_size)``. ``decoder.last_attn_scores``
+        then holds the last layer's cross-attention weights.
+
+    Raises:
+        ValueError: when ``num_heads`` does not divide ``d_model``, ``norm`` is not
+            known, or the embeddings of different vocabularies are to be tied.
+
+    Example:
+        >>> import numpy as np
+        >>> transformer = Transformer(
+        ...     num_layers=2, d_model=16, num_heads=2, dff=32,
+        ...     input_vocab_size=100, target_vocab_size=90,
+        ... )
+        >>> source, target_in = np.array([[7, 8, 3]]), np.array([[2, 5]])
+        >>> tuple(transformer((source, target_in)).shape)
+        (1, 2, 90)
+    """
+
+    def __init__(
+        self,
+        *,
+        num_layers,
+        d_model,
+        num_heads,
+        dff,
+        input_vocab_size,
+        target_vocab_size,
+        dropout_rate=0.1,
+        norm="post",
+        max_length=2048,
+        learned_positions=False,
+        use_positions=True,
+        tie_embeddings=False,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        if tie_embeddings and input_vocab_size != target_vocab_size:
+            raise ValueError(
+                "tie_embeddings needs one vocabulary: input_vocab_size="
+                f"{input_vocab_size}, target_vocab_size={target_vocab_size}"
+            )
+        self.supports_masking = True
+        stack = {
+            "num_layers": num_layers,
+            "d_model": d_model,
+            "num_heads": num_heads,
+            "dff": dff,
+            "dropout_rate": dropout_rate,
+            "norm": norm,
+            "max_length": max_length,
+            "learned_positions": learned_positions,
+            "use_positions": use_positions,
+        }
+        self.config = stack | {
+            "input_vocab_size": input_vocab_size,
+            "target_vocab_size": target_vocab_size,
+            "tie_embeddings": tie_embeddings,
+        }
+        self.max_length = max_length
+        self.target_vocab_size = target_vocab_size
+        self.encoder = Encoder(vocab_size=input_vocab_size, **stack)
+        self.decoder = Decoder(
+            vocab_size=target_vocab_size,
+            embedding=self.encoder.pos_embedding.embedding if tie_embeddings else None,
+            **stack,
+        )
+        self.final_layer = (
+            None
+            if tie_embeddings
+            else keras.layers.Dense(target_vocab_size, name="final_layer")
+        )
+
+    def build(self, input_shape=None):
+        source_shape, target_shape = input_shape or ((None, None), (None, None))
+        d_model = self.config["d_model"]
+        self.encoder.build(source_shape)
+        self.decoder.build(target_shape, (*source_shape, d_model))
+        if self.final_layer is not None:
+            self.final_layer.build((*target_shape, d_model))
+        self.built = True
+
+    def call(self, inputs, source_mask=None, target_mask=None):
+        source, target_in = inputs
+        if source_mask is None:
+            source_mask = padding_mask(source)
+        context = self.encoder(source, mask=source_mask)  # (batch, source, d_model)
+        x = self.decoder(
+            target_in, context, x_mask=target_mask, context_mask=source_mask
+        )
+        return self.project(x)  # (batch, target, vocab)
+
+    def compute_mask(self, inputs, previous_mask=None):
+        """None: the logits carry no mask; the loss masks by the labels."""
+        return None
+
+    def project(self, x):
+        """From the decoder's vectors to logits: ``(..., d_model)`` to ``(..., vocab)``.
+
+        With tied embeddings this is the product with each piece's embedding.
+        """
+        if self.final_layer is not None:
+            return self.final_layer(x)
+        embeddings = self.decoder.pos_embedding.embedding.embeddings
+        return ops.matmul(x, ops.transpose(ops.cast(embeddings, x.dtype)))
+
+    def encode(self, source, room):
+        """Reads the source and prepares decoding one token at a time.
+
+        Args:
+            source: token ids ``(batch, source)``.
+            room: the number of target tokens to make room for.
+
+        Returns:
+            A `DecodingState` for `decode_step`.
+        """
+        mask = padding_mask(source)
+        context = self.encoder(source, mask=mask)
+        return DecodingState(self.decoder.start_cache(context, room), mask)
+
+    def decode_step(self, tokens, position, state):
+        """The logits that follow one more token, without computing the others again.
+
+        Args:
+            tokens: the newest token ids, ``(batch,)``; the start token first.
+            position: their position, a scalar tensor, 0 for the start token.
+            state: from `encode`, or from the step before.
+
+        Returns:
+            Logits ``(batch, target_vocab_size)`` and the new `DecodingState`.
+        """
+        x, cache = self.decoder.decode_step(
+            tokens, position, state.cache, state.source_mask
+        )
+        return self.project(x), state._replace(cache=cache)
+
+    def get_config(self):
+        return super().get_config() | self.config

@@ -1,0 +1,49 @@
+"""Keeps TensorFlow's start-up notes out of the program's own output."""
+
+import contextlib
+import os
+import sys
+import tempfile
+
+
+@contextlib.contextmanager
+def quiet_stderr():
+    """Holds back what is written to standard error, from C++ too.
+
+    It is shown after all if the body raises.
+    """
+    sys.stderr.flush()
+    try:
+        kept = os.dup(2)
+    except OSError:  # standard error is closed: nothing to keep quiet
+        yield
+        return
+    with tempfile.TemporaryFile() as held:
+        os.dup2(held.fileno(), 2)
+        try:
+            yield
+        except BaseException:
+            os.dup2(kept, 2)
+            held.seek(0)
+            sys.stderr.write(held.read().decode(errors="replace"))
+            raise
+        finally:
+            sys.stderr.flush()
+            os.dup2(kept, 2)
+            os.close(kept)
+
+
+def start_tensorflow():
+    """Imports TensorFlow and lets it find its devices, without its start-up notes.
+
+    It notes which CPU instructions it has and which GPU libraries it misses, some
+    of it before any log level is read. ``TF_CPP_MIN_LOG_LEVEL=0`` in the
+    environment shows everything.
+    """
+    if os.environ.get("TF_CPP_MIN_LOG_LEVEL") == "0":
+        return
+    with quiet_stderr():
+        import tensorflow as tf
+
+        tf.config.list_physical_devices()
+        tf.zeros(())  # starts the runtime, which has notes of its own
