@@ -24,7 +24,7 @@ class DecodingState(NamedTuple):
 
 @keras.saving.register_keras_serializable("tfxformer")
 class Transformer(keras.Model):
-    """ "Attention Is All You Need" (Vaswani et al. 2017), section 3.
+    """The model of "Attention Is All You Need" (Vaswani et al. 2017), section 3.
 
     Args:
         num_layers: number of layers in the encoder, and in the decoder.
