@@ -1,0 +1,321 @@
+"""Settings: presets, a YAML file and single overrides, checked before work starts."""
+
+import contextlib
+import dataclasses
+import difflib
+import math
+import types
+import typing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import yaml
+
+from tfxformer.errors import UserError
+
+
+@dataclass
+class ModelConfig:
+    """The Transformer; see `tfxformer.Transformer` for what each one does."""
+
+    num_layers: int = 4
+    d_model: int = 128
+    num_heads: int = 8
+    dff: int = 512
+    dropout_rate: float = 0.1
+    norm: str = "post"
+    learned_positions: bool = False
+    tie_embeddings: bool = True
+    max_length: int = 128  # tokens of a sentence, start or end token included
+
+    def check(self):
+        """Yields (setting, what is wrong) for what cannot be."""
+        for name in ("num_layers", "d_model", "num_heads", "dff"):
+            if getattr(self, name) < 1:
+                yield name, "must be at least 1"
+        if self.num_heads >= 1 and self.d_model % self.num_heads:
+            yield "d_model", f"must be a multiple of num_heads, {self.num_heads}"
+        if not 0 <= self.dropout_rate < 1:
+            yield "dropout_rate", "must be at least 0 and below 1"
+        if self.norm not in ("post", "pre"):
+            yield "norm", 'must be "post" or "pre"'
+        if self.max_length < 4:
+            yield "max_length", "must be at least 4"
+
+
+@dataclass
+class TokenizerConfig:
+    """The joint vocabulary; see `tfxformer.Tokenizer.train`."""
+
+    vocab_size: int = 8000
+    casing: str = "keep"
+
+    def check(self):
+        """Yields (setting, what is wrong) for what cannot be."""
+        # 4 special pieces, 256 bytes, and some letters.
+        if self.vocab_size < 300:
+            yield "vocab_size", "must be at least 300 (256 of them are the bytes)"
+        if self.casing not in ("keep", "lower"):
+            yield "casing", 'must be "keep" or "lower"'
+
+
+@dataclass
+class DataConfig:
+    """Where sentence pairs come from, and what is left out of them."""
+
+    sources: list[str] = field(default_factory=list)
+    weights: list[float] | None = None
+    valid: str | None = None
+    valid_pairs: int = 1000  # held out of the sources where `valid` names none
+    data_dir: str | None = None
+    reverse: bool = False
+    strict: bool = False
+    max_characters: int = 1000
+    max_length_ratio: float = 3.0
+
+    def check(self):
+        """Yields (setting, what is wrong) for what cannot be."""
+        if self.weights is not None:
+            if len(self.weights) != len(self.sources):
+                yield (
+                    "weights",
+                    f"must be one for each of the {len(self.sources)} sources",
+                )
+            if not all(0 < weight < math.inf for weight in self.weights):
+                yield "weights", "must all be above 0"
+        if self.valid_pairs < 1:
+            yield "valid_pairs", "must be at least 1"
+        if self.max_characters < 1:
+            yield "max_characters", "must be at least 1"
+        if self.max_length_ratio < 1:
+            yield "max_length_ratio", "must be at least 1"
+
+
+@dataclass
+class TrainingConfig:
+    """How long and how to train."""
+
+    steps: int = 20_000
+    tokens_per_batch: int = 4096  # positions on either side, padding included
+    warmup_steps: int = 4000
+    label_smoothing: float = 0.1
+    clip_norm: float | None = 1.0
+    subword_alpha: float = 0.0  # subword regularisation: 0 is off, 0.1 is usual
+    validate_every: int = 500
+    patience: int = 0  # validations without a better perplexity; 0 never stops early
+    seed: int = 0
+
+    def check(self):
+        """Yields (setting, what is wrong) for what cannot be."""
+        for name in ("steps", "tokens_per_batch", "warmup_steps", "validate_every"):
+            if getattr(self, name) < 1:
+                yield name, "must be at least 1"
+        if not 0 <= self.label_smoothing < 1:
+            yield "label_smoothing", "must be at least 0 and below 1"
+        if self.clip_norm is not None and not self.clip_norm > 0:
+            yield "clip_norm", "must be above 0, or null for no clipping"
+        if self.subword_alpha < 0:
+            yield "subword_alpha", "must not be below 0"
+        if self.patience < 0:
+            yield "patience", "must not be below 0"
+        if not 0 <= self.seed < 2**32:
+            yield "seed", "must be from 0 to 4294967295"
+
+
+@dataclass
+class Config:
+    """All the settings of a run, in the sections of its YAML file."""
+
+    model: ModelConfig = field(default_factory=ModelConfig)
+    tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
+    data: DataConfig = field(default_factory=DataConfig)
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+
+    def check(self):
+        """Refuses what cannot be, by name.
+
+        Raises:
+            UserError: naming the setting, its value and what it must be.
+        """
+        for section in dataclasses.fields(self):
+            settings = getattr(self, section.name)
+            for name, wrong in settings.check():
+                value = _show(getattr(settings, name))
+                raise UserError(f"{section.name}.{name} = {value}: {wrong}")
+        if self.training.tokens_per_batch < self.model.max_length:
+            raise UserError(
+                f"training.tokens_per_batch = {self.training.tokens_per_batch}: must "
+                f"be at least model.max_length, {self.model.max_length}, or the "
+                "longest sentences fit no batch"
+            )
+
+    def to_dict(self):
+        """Plain dictionaries, as in the YAML file."""
+        return dataclasses.asdict(self)
+
+    def save(self, path):
+        """Writes the settings to a YAML file that `load_config` reads."""
+        text = yaml.safe_dump(self.to_dict(), sort_keys=False, allow_unicode=True)
+        Path(path).write_text(text, encoding="utf-8")
+
+
+# What differs from the defaults, which are the TensorFlow tutorial's.
+PRESETS = {
+    # The quickstart: minutes on two CPU cores.
+    "tiny": {
+        "model": {"num_layers": 2, "norm": "pre", "max_length": 64},
+        "tokenizer": {"vocab_size": 2000},
+        "training": {
+            "steps": 1500,
+            "tokens_per_batch": 2048,
+            "warmup_steps": 400,
+            "validate_every": 250,
+        },
+    },
+    "tutorial": {},
+    # The paper's, Table 3.
+    "base": {
+        "model": {"num_layers": 6, "d_model": 512, "dff": 2048, "max_length": 256},
+        "tokenizer": {"vocab_size": 32_000},
+        "training": {
+            "steps": 100_000,
+            "tokens_per_batch": 25_000,
+            "validate_every": 1000,
+        },
+    },
+    "big": {
+        "model": {
+            "num_layers": 6,
+            "d_model": 1024,
+            "num_heads": 16,
+            "dff": 4096,
+            "dropout_rate": 0.3,
+            "max_length": 256,
+        },
+        "tokenizer": {"vocab_size": 32_000},
+        "training": {
+            "steps": 300_000,
+            "tokens_per_batch": 25_000,
+            "validate_every": 1000,
+        },
+    },
+}
+
+
+def load_config(preset="tutorial", file=None, overrides=()):
+    """Settings from a preset, over it a YAML file, over that single overrides.
+
+    Args:
+        preset: a name in `PRESETS`.
+        file: a YAML file with any of the sections ``model``, ``tokenizer``,
+            ``data`` and ``training``, and ``preset`` to begin from another one.
+        overrides: strings such as ``"model.dff=1024"``; the value is YAML.
+
+    Returns:
+        A checked `Config`.
+
+    Raises:
+        UserError: for a setting that does not exist or cannot be, by name.
+
+    Example:
+        >>> load_config("tutorial", overrides=["model.dff=1024"]).model.dff
+        1024
+    """
+    read = _read_yaml(file) if file else {}
+    preset = read.pop("preset", preset)
+    if preset not in PRESETS:
+        raise UserError(
+            f"preset {_show(preset)} does not exist{_closest(preset, PRESETS)}: "
+            f"there are {', '.join(PRESETS)}"
+        )
+    config = Config()
+    _merge(config, PRESETS[preset], f"preset {preset}")
+    _merge(config, read, str(file))
+    for override in overrides:
+        name, equals, value = override.partition("=")
+        section, dot, setting = name.strip().partition(".")
+        if not (equals and dot):
+            raise UserError(
+                f"{override!r} is no setting: write it as section.name=value, "
+                "for example model.dff=1024"
+            )
+        try:
+            value = yaml.safe_load(value)
+        except yaml.YAMLError:
+            raise UserError(f"{override!r}: the value is not YAML") from None
+        _merge(config, {section: {setting: value}}, "override")
+    config.check()
+    return config
+
+
+def _read_yaml(file):
+    try:
+        read = yaml.safe_load(Path(file).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"{file}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise UserError(f"{file}: not UTF-8 text") from None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f", line {mark.line + 1}" if mark else ""
+        problem = getattr(error, "problem", None) or "cannot be read"
+        raise UserError(f"{file}{line}: not YAML: {problem}") from None
+    if read is None:
+        return {}
+    if not isinstance(read, dict):
+        raise UserError(f"{file}: must hold sections such as 'model:', not {read!r}")
+    return read
+
+
+def _merge(config, sections, origin):
+    known = [section.name for section in dataclasses.fields(config)]
+    for section, settings in sections.items():
+        if section not in known:
+            raise UserError(
+                f"{origin}: there is no section {section!r}"
+                f"{_closest(section, known)}: there are {', '.join(known)}"
+            )
+        if not isinstance(settings, dict):
+            raise UserError(f"{origin}: section {section!r} must hold name: value")
+        target = getattr(config, section)
+        hints = typing.get_type_hints(type(target))
+        for name, value in settings.items():
+            if name not in hints:
+                raise UserError(
+                    f"{origin}: there is no setting {section}.{name}"
+                    f"{_closest(name, hints)}: there are {', '.join(hints)}"
+                )
+            setattr(target, name, _typed(value, hints[name], f"{section}.{name}"))
+
+
+def _typed(value, hint, name):
+    """The value as the type its setting has; only int to float is converted."""
+    if isinstance(hint, types.UnionType):
+        inner, _ = typing.get_args(hint)
+        return None if value is None else _typed(value, inner, name)
+    if typing.get_origin(hint) is list:
+        (inner,) = typing.get_args(hint)
+        if not isinstance(value, list):
+            value = [value]
+        return [_typed(item, inner, name) for item in value]
+    if hint is float and type(value) is int:
+        value = float(value)
+    if hint is float and isinstance(value, str):
+        # YAML reads 1e-4 as a string: it wants 1.0e-4.
+        with contextlib.suppress(ValueError):
+            value = float(value)
+    if type(value) is not hint or (hint is float and math.isnan(value)):
+        wanted = {int: "a whole number", float: "a number", bool: "true or false"}
+        raise UserError(
+            f"{name} = {_show(value)}: must be {wanted.get(hint, 'a string')}"
+        )
+    return value
+
+
+def _closest(name, known):
+    close = difflib.get_close_matches(str(name), list(known), n=1)
+    return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+def _show(value):
+    return yaml.safe_dump(value, default_flow_style=True).split("\n...")[0].strip()

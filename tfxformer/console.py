@@ -1,0 +1,100 @@
+"""What is said while work goes on: always to standard error."""
+
+import logging
+import sys
+import time
+
+from rich.console import Console
+from rich.logging import RichHandler
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.progress import Progress as RichProgress
+
+console = Console(stderr=True, highlight=False)
+
+# Seconds between two lines where standard error is no terminal.
+LINE_EVERY = 15
+
+
+def start_logging(quiet=False):
+    """Sends the package's log to standard error, as plain lines.
+
+    Args:
+        quiet: warnings and errors only.
+    """
+    log = logging.getLogger("tfxformer")
+    log.setLevel(logging.WARNING if quiet else logging.INFO)
+    log.propagate = False
+    log.handlers = [
+        RichHandler(
+            console=console,
+            show_time=False,
+            show_level=False,
+            show_path=False,
+            markup=False,
+        )
+    ]
+
+
+class Progress:
+    """A progress bar on a terminal; elsewhere a line now and then.
+
+    Args:
+        what: what is going on.
+        total: how many steps there are.
+        done: how many were done before.
+    """
+
+    def __init__(self, what, total, done=0):
+        self.what, self.total = what, total
+        self.bar = None
+        self.said = time.monotonic()
+        if console.is_terminal:
+            self.bar = RichProgress(
+                TextColumn("{task.description}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TimeRemainingColumn(),
+                TextColumn("{task.fields[values]}"),
+                console=console,
+            )
+            self.task = self.bar.add_task(what, total=total, completed=done, values="")
+
+    def __enter__(self):
+        if self.bar:
+            self.bar.start()
+        return self
+
+    def __exit__(self, *_):
+        if self.bar:
+            self.bar.stop()
+
+    def update(self, done, **values):
+        """Shows how far it is.
+
+        Args:
+            done: how many steps are done.
+            values: numbers worth watching.
+        """
+        if self.bar:
+            self.bar.update(self.task, completed=done, values=_text(values))
+        elif time.monotonic() - self.said > LINE_EVERY:
+            self.said = time.monotonic()
+            self.print(f"{self.what} {done:,}/{self.total:,}: {_text(values)}")
+
+    def print(self, line):
+        """Prints a line above the bar."""
+        if self.bar:
+            self.bar.console.print(line)
+        else:
+            print(line, file=sys.stderr, flush=True)
+
+
+def _text(values):
+    return "  ".join(
+        f"{name.removeprefix('masked_')} {value:.3f}" for name, value in values.items()
+    )
