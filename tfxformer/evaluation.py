@@ -1,0 +1,82 @@
+"""How good translations are: BLEU and chrF, through sacreBLEU."""
+
+from dataclasses import dataclass
+
+from sacrebleu.metrics import BLEU, CHRF
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Scores of translations against references.
+
+    Attributes:
+        bleu: BLEU (Papineni et al. 2002), 0 to 100.
+        chrf: chrF2 (Popović 2015), 0 to 100.
+        bleu_signature: sacreBLEU's, which says how it was computed.
+        chrf_signature: the same for chrF.
+        sentences: how many there were.
+        translations: the translations, in order.
+    """
+
+    bleu: float
+    chrf: float
+    bleu_signature: str
+    chrf_signature: str
+    sentences: int
+    translations: list
+
+    def describe(self):
+        """Two lines, a metric each."""
+        return (
+            f"BLEU {self.bleu:.2f}  ({self.bleu_signature})\n"
+            f"chrF {self.chrf:.2f}  ({self.chrf_signature})"
+        )
+
+
+def compare(translations, references, lowercase=False):
+    """Scores translations against references, one reference each.
+
+    Args:
+        translations: strings.
+        references: as many strings.
+        lowercase: compare in lower case (sacreBLEU's ``case:lc``).
+
+    Returns:
+        An `Evaluation`.
+
+    Raises:
+        ValueError: when there are none, or not as many of one as of the other.
+
+    Example:
+        >>> round(compare(["The cat sat there."], ["The cat sat there."]).bleu)
+        100
+    """
+    if not references or len(translations) != len(references):
+        raise ValueError(
+            f"{len(translations)} translations for {len(references)} references"
+        )
+    bleu, chrf = BLEU(lowercase=lowercase), CHRF(lowercase=lowercase)
+    return Evaluation(
+        bleu=bleu.corpus_score(translations, [references]).score,
+        chrf=chrf.corpus_score(translations, [references]).score,
+        bleu_signature=str(bleu.get_signature()),
+        chrf_signature=str(chrf.get_signature()),
+        sentences=len(references),
+        translations=list(translations),
+    )
+
+
+def evaluate(translator, pairs, lowercase=False, batch_size=64):
+    """Translates the sources of pairs and scores the result.
+
+    Args:
+        translator: a `Translator`.
+        pairs: `Pair`s.
+        lowercase: compare in lower case.
+        batch_size: the most sentences translated at once.
+
+    Returns:
+        An `Evaluation`.
+    """
+    translations = translator([pair.source for pair in pairs], batch_size)
+    return compare(translations, [pair.target for pair in pairs], lowercase)
