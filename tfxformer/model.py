@@ -109,6 +109,7 @@ class Transformer(keras.Model):
         }
         self.max_length = max_length
         self.target_vocab_size = target_vocab_size
+        stack["dtype"] = self.dtype_policy
         self.encoder = Encoder(vocab_size=input_vocab_size, **stack)
         self.decoder = Decoder(
             vocab_size=target_vocab_size,
@@ -118,7 +119,9 @@ class Transformer(keras.Model):
         self.final_layer = (
             None
             if tie_embeddings
-            else keras.layers.Dense(target_vocab_size, name="final_layer")
+            else keras.layers.Dense(
+                target_vocab_size, name="final_layer", dtype=self.dtype_policy
+            )
         )
 
     def build(self, input_shape=None):
@@ -149,10 +152,16 @@ class Transformer(keras.Model):
 
         With tied embeddings this is the product with each piece's embedding.
         """
+        # One product over all positions; and what is flat carries no Keras mask on
+        # to the logits, which the loss would apply a second time.
+        *positions, depth = ops.shape(x)
+        flat = ops.reshape(x, (-1, depth))
         if self.final_layer is not None:
-            return self.final_layer(x)
-        embeddings = self.decoder.pos_embedding.embedding.embeddings
-        return ops.matmul(x, ops.transpose(ops.cast(embeddings, x.dtype)))
+            logits = self.final_layer(flat)
+        else:
+            embeddings = self.decoder.pos_embedding.embedding.embeddings
+            logits = ops.matmul(flat, ops.transpose(ops.cast(embeddings, x.dtype)))
+        return ops.reshape(logits, (*positions, self.target_vocab_size))
 
     def encode(self, source, room):
         """Reads the source and prepares decoding one token at a time.
@@ -164,6 +173,8 @@ class Transformer(keras.Model):
         Returns:
             A `DecodingState` for `decode_step`.
         """
+        if not self.built:
+            self.build()
         mask = padding_mask(source)
         context = self.encoder(source, mask=mask)
         return DecodingState(self.decoder.start_cache(context, room), mask)

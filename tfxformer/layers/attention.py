@@ -9,6 +9,7 @@ import keras
 from keras import ops
 
 from tfxformer.layers.masking import key_mask, look_ahead_mask
+from tfxformer.layers.projection import Projection
 from tfxformer.layers.residual import AddAndNorm
 
 
@@ -39,18 +40,23 @@ def scaled_dot_product_attention(query, key, value, mask=None, dropout=None):
     query = query * ops.cast(query.shape[-1] ** -0.5, query.dtype)
     scores = ops.matmul(query, ops.swapaxes(key, -1, -2))
     if mask is None:
-        weights = ops.softmax(scores)  # (batch, heads, target, source)
+        weights = _softmax(scores)  # (batch, heads, target, source)
     else:
         # Far below any score, yet finite in half precision, so that a row with
         # everything masked gives no NaN. Adding it to the scores is several times
         # faster on a CPU than choosing between two tensors of their shape.
         seen = ops.cast(mask, scores.dtype)
         low = -3e4 if scores.dtype in ("float16", "bfloat16") else -1e9
-        weights = ops.softmax(scores + (1 - seen) * low)
+        weights = _softmax(scores + (1 - seen) * low)
         # Only where a whole row is masked does this change anything.
         weights = weights * seen
     dropped = weights if dropout is None else dropout(weights)
     return ops.matmul(dropped, value), weights
+
+
+def _softmax(scores):
+    # Keras warns of a softmax over one element, which a first token's is.
+    return ops.ones_like(scores) if scores.shape[-1] == 1 else ops.softmax(scores)
 
 
 @keras.saving.register_keras_serializable("tfxformer")
@@ -66,6 +72,8 @@ class MultiHeadAttention(keras.layers.Layer):
         query: ``(batch, target, d_model)``.
         value: ``(batch, source, d_model)``; keys and values are made from it.
         mask: boolean, broadcasts to ``(batch, heads, target, source)``.
+        value_mask: boolean padding mask ``(batch, source)``, used where ``mask`` is
+            not given; without it the Keras mask of value is.
         return_attention_scores: also return the weights.
 
     Returns:
@@ -87,20 +95,31 @@ class MultiHeadAttention(keras.layers.Layer):
         self.key_dim = key_dim
         self.dropout_rate = dropout
         width = num_heads * key_dim
-        self.query_dense = keras.layers.Dense(width, name="query")
-        self.key_dense = keras.layers.Dense(width, name="key")
-        self.value_dense = keras.layers.Dense(width, name="value")
-        self.dropout = keras.layers.Dropout(dropout)
+        policy = self.dtype_policy
+        self.query_dense = Projection(width, name="query", dtype=policy)
+        self.key_dense = Projection(width, name="key", dtype=policy)
+        self.value_dense = Projection(width, name="value", dtype=policy)
+        self.dropout = keras.layers.Dropout(dropout, dtype=policy)
 
     def build(self, query_shape, value_shape):
-        self.output_dense = keras.layers.Dense(query_shape[-1], name="output")
+        self.output_dense = Projection(
+            query_shape[-1], name="output", dtype=self.dtype_policy
+        )
         self.query_dense.build(query_shape)
         self.key_dense.build(value_shape)
         self.value_dense.build(value_shape)
         self.output_dense.build((None, None, self.num_heads * self.key_dim))
         self.built = True
 
-    def call(self, query, value, mask=None, return_attention_scores=False):
+    def compute_mask(self, query, previous_mask=None):
+        # The output's positions are the query's; `mask` says nothing of them.
+        return getattr(query, "_keras_mask", None)
+
+    def call(
+        self, query, value, mask=None, value_mask=None, return_attention_scores=False
+    ):
+        if mask is None:
+            mask = key_mask(value_mask)
         key, value = self.project(value)
         output, weights = self.attend(query, key, value, mask)
         return (output, weights) if return_attention_scores else output
@@ -162,11 +181,12 @@ class BaseAttention(keras.layers.Layer):
     def __init__(self, num_heads, key_dim, dropout=0.0, norm="post", **kwargs):
         super().__init__(**kwargs)
         self.supports_masking = True
-        self.mha = MultiHeadAttention(num_heads, key_dim, dropout)
-        self.add_and_norm = AddAndNorm(dropout, norm)
+        policy = self.dtype_policy
+        self.mha = MultiHeadAttention(num_heads, key_dim, dropout, dtype=policy)
+        self.add_and_norm = AddAndNorm(dropout, norm, dtype=policy)
 
-    def build(self, x_shape, context_shape=None):
-        self.mha.build(x_shape, context_shape or x_shape)
+    def build(self, x_shape):
+        self.mha.build(x_shape, x_shape)
         self.add_and_norm.build(x_shape)
         self.built = True
 
@@ -201,7 +221,7 @@ class GlobalSelfAttention(BaseAttention):
     def call(self, x, mask=None):
         y = self.add_and_norm.before(x)
         y = self.mha(y, y, mask=key_mask(mask))
-        return self.add_and_norm(x, y)
+        return self.add_and_norm(x, y, mask=mask)
 
 
 @keras.saving.register_keras_serializable("tfxformer")
@@ -229,7 +249,7 @@ class CausalSelfAttention(BaseAttention):
             visible = ops.logical_and(visible, key_mask(mask))
         y = self.add_and_norm.before(x)
         y = self.mha(y, y, mask=visible)
-        return self.add_and_norm(x, y)
+        return self.add_and_norm(x, y, mask=mask)
 
     def decode_step(self, x, key, value, position):
         """One more position, with the keys and values of those before it.
@@ -283,6 +303,11 @@ class CrossAttention(BaseAttention):
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
         self.last_attn_scores = None
+
+    def build(self, x_shape, context_shape):
+        self.mha.build(x_shape, context_shape)
+        self.add_and_norm.build(x_shape)
+        self.built = True
 
     def call(self, x, context, context_mask=None):
         y = self.add_and_norm.before(x)

@@ -57,10 +57,13 @@ class DecoderLayer(keras.layers.Layer):
             "key_dim": head_size(d_model, num_heads),
             "dropout": dropout_rate,
             "norm": norm,
+            "dtype": self.dtype_policy,
         }
         self.causal_self_attention = CausalSelfAttention(**attention)
         self.cross_attention = CrossAttention(**attention)
-        self.ffn = FeedForward(d_model, dff, dropout_rate, norm)
+        self.ffn = FeedForward(
+            d_model, dff, dropout_rate, norm, dtype=self.dtype_policy
+        )
 
     @property
     def last_attn_scores(self):
@@ -150,6 +153,7 @@ class Decoder(keras.layers.Layer):
             "learned_positions": learned_positions,
             "use_positions": use_positions,
         }
+        policy = self.dtype_policy
         self.pos_embedding = PositionalEmbedding(
             vocab_size,
             d_model,
@@ -157,14 +161,17 @@ class Decoder(keras.layers.Layer):
             learned_positions,
             use_positions,
             embedding=embedding,
+            dtype=policy,
         )
-        self.dropout = keras.layers.Dropout(dropout_rate)
+        self.dropout = keras.layers.Dropout(dropout_rate, dtype=policy)
         self.dec_layers = [
-            DecoderLayer(d_model, num_heads, dff, dropout_rate, norm)
+            DecoderLayer(d_model, num_heads, dff, dropout_rate, norm, dtype=policy)
             for _ in range(num_layers)
         ]
         self.final_norm = (
-            keras.layers.LayerNormalization(epsilon=1e-6) if norm == "pre" else None
+            keras.layers.LayerNormalization(epsilon=1e-6, dtype=policy)
+            if norm == "pre"
+            else None
         )
 
     @property
@@ -184,7 +191,7 @@ class Decoder(keras.layers.Layer):
     def call(self, x, context, x_mask=None, context_mask=None):
         if x_mask is None:
             x_mask = padding_mask(x)
-        x = self.dropout(self.pos_embedding(x))  # (batch, target, d_model)
+        x = self.dropout(self.pos_embedding(x, mask=x_mask))  # (batch, target, d_model)
         for layer in self.dec_layers:
             x = layer(x, context, x_mask=x_mask, context_mask=context_mask)
         return x if self.final_norm is None else self.final_norm(x)

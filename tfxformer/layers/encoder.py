@@ -51,8 +51,11 @@ class EncoderLayer(keras.layers.Layer):
             key_dim=head_size(d_model, num_heads),
             dropout=dropout_rate,
             norm=norm,
+            dtype=self.dtype_policy,
         )
-        self.ffn = FeedForward(d_model, dff, dropout_rate, norm)
+        self.ffn = FeedForward(
+            d_model, dff, dropout_rate, norm, dtype=self.dtype_policy
+        )
 
     def build(self, x_shape):
         self.self_attention.build(x_shape)
@@ -128,16 +131,24 @@ class Encoder(keras.layers.Layer):
             "learned_positions": learned_positions,
             "use_positions": use_positions,
         }
+        policy = self.dtype_policy
         self.pos_embedding = PositionalEmbedding(
-            vocab_size, d_model, max_length, learned_positions, use_positions
+            vocab_size,
+            d_model,
+            max_length,
+            learned_positions,
+            use_positions,
+            dtype=policy,
         )
-        self.dropout = keras.layers.Dropout(dropout_rate)
+        self.dropout = keras.layers.Dropout(dropout_rate, dtype=policy)
         self.enc_layers = [
-            EncoderLayer(d_model, num_heads, dff, dropout_rate, norm)
+            EncoderLayer(d_model, num_heads, dff, dropout_rate, norm, dtype=policy)
             for _ in range(num_layers)
         ]
         self.final_norm = (
-            keras.layers.LayerNormalization(epsilon=1e-6) if norm == "pre" else None
+            keras.layers.LayerNormalization(epsilon=1e-6, dtype=policy)
+            if norm == "pre"
+            else None
         )
 
     def build(self, x_shape):
@@ -152,7 +163,7 @@ class Encoder(keras.layers.Layer):
     def call(self, x, mask=None):
         if mask is None:
             mask = padding_mask(x)
-        x = self.dropout(self.pos_embedding(x))  # (batch, source, d_model)
+        x = self.dropout(self.pos_embedding(x, mask=mask))  # (batch, source, d_model)
         for layer in self.enc_layers:
             x = layer(x, mask=mask)
         return x if self.final_norm is None else self.final_norm(x)

@@ -2,6 +2,7 @@
 
 import keras
 
+from tfxformer.layers.projection import Projection
 from tfxformer.layers.residual import AddAndNorm
 
 
@@ -30,9 +31,12 @@ class FeedForward(keras.layers.Layer):
     def __init__(self, d_model, dff, dropout_rate=0.1, norm="post", **kwargs):
         super().__init__(**kwargs)
         self.supports_masking = True
-        self.hidden_dense = keras.layers.Dense(dff, activation="relu", name="hidden")
-        self.output_dense = keras.layers.Dense(d_model, name="output")
-        self.add_and_norm = AddAndNorm(dropout_rate, norm)
+        policy = self.dtype_policy
+        self.hidden_dense = Projection(
+            dff, activation="relu", name="hidden", dtype=policy
+        )
+        self.output_dense = Projection(d_model, name="output", dtype=policy)
+        self.add_and_norm = AddAndNorm(dropout_rate, norm, dtype=policy)
 
     def build(self, x_shape):
         self.hidden_dense.build(x_shape)

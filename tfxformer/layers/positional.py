@@ -19,12 +19,17 @@ def positional_encoding(length, depth):
         depth: size of each encoding, usually ``d_model``; it may be odd.
 
     Returns:
-        float32 NumPy array ``(length, depth)``.
+        float32 tensor ``(length, depth)``.
 
     Example:
-        >>> positional_encoding(2, 4).round(3).tolist()
-        [[0.0, 1.0, 0.0, 1.0], [0.841..., 0.54..., 0.01..., 1.0]]
+        >>> import numpy as np
+        >>> np.asarray(positional_encoding(2, 4)).round(3)[1].astype(str).tolist()
+        ['0.841', '0.54', '0.01', '1.0']
     """
+    return ops.convert_to_tensor(_sinusoids(length, depth))
+
+
+def _sinusoids(length, depth):
     position = np.arange(length)[:, None]  # (length, 1)
     even = np.arange(0, depth, 2)[None, :]  # 2i: (1, ceil(depth / 2))
     angle = position / np.power(10000.0, even / depth)  # (length, ceil(depth / 2))
@@ -51,9 +56,11 @@ class PositionalEmbedding(keras.layers.Layer):
         x: integer tensor ``(batch, length)``.
         start: the position of the first token, an int or a scalar tensor; not 0
             when tokens are decoded one at a time.
+        mask: the padding mask ``(batch, length)`` that goes on with the result;
+            without it, ``x != 0``.
 
     Returns:
-        Tensor ``(batch, length, d_model)``. Its Keras mask is ``x != 0``.
+        Tensor ``(batch, length, d_model)``, with that mask as its Keras mask.
 
     Raises:
         ValueError: when x is known to be longer than ``max_length``.
@@ -85,6 +92,7 @@ class PositionalEmbedding(keras.layers.Layer):
         self.embedding = embedding or keras.layers.Embedding(
             vocab_size,
             d_model,
+            dtype=self.dtype_policy,
             # With this deviation embeddings that are also the output projection
             # (tied) start with logits of deviation 1.
             embeddings_initializer=keras.initializers.RandomNormal(
@@ -106,10 +114,10 @@ class PositionalEmbedding(keras.layers.Layer):
                 initializer=keras.initializers.RandomNormal(stddev=0.02),
             )
         else:
-            self.positions = positional_encoding(self.max_length, self.d_model)
+            self.positions = _sinusoids(self.max_length, self.d_model)
         self.built = True
 
-    def call(self, x, start=0):
+    def call(self, x, start=0, mask=None):
         length = ops.shape(x)[1]
         if isinstance(length, int) and length > self.max_length:
             raise ValueError(
@@ -124,7 +132,7 @@ class PositionalEmbedding(keras.layers.Layer):
         return embedded + ops.take(table, here, axis=0)[None]
 
     def compute_mask(self, x, previous_mask=None):
-        return padding_mask(x)
+        return padding_mask(x) if previous_mask is None else previous_mask
 
     def get_config(self):
         return super().get_config() | {

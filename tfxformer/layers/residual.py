@@ -24,6 +24,7 @@ class AddAndNorm(keras.layers.Layer):
     Call arguments:
         x: the sublayer's own input, ``(batch, length, d_model)``.
         y: the sublayer's output, of the same shape.
+        mask: the padding mask ``(batch, length)`` that goes on with the result.
 
     Returns:
         Tensor ``(batch, length, d_model)``.
@@ -36,8 +37,9 @@ class AddAndNorm(keras.layers.Layer):
         self.supports_masking = True
         self.dropout_rate = dropout_rate
         self.norm = norm
-        self.layernorm = keras.layers.LayerNormalization(epsilon=1e-6)
-        self.dropout = keras.layers.Dropout(dropout_rate)
+        policy = self.dtype_policy
+        self.layernorm = keras.layers.LayerNormalization(epsilon=1e-6, dtype=policy)
+        self.dropout = keras.layers.Dropout(dropout_rate, dtype=policy)
 
     def build(self, x_shape, y_shape=None):
         self.layernorm.build(x_shape)
@@ -49,7 +51,7 @@ class AddAndNorm(keras.layers.Layer):
             return x
         return self.layernorm(x)
 
-    def call(self, x, y):
+    def call(self, x, y, mask=None):
         x = x + self.dropout(y)
         return self.layernorm(x) if self.norm == "post" else x
 

@@ -1,0 +1,26 @@
+"""The examples in the docstrings run, in every module of the package."""
+
+import doctest
+import importlib
+import pkgutil
+
+import pytest
+
+import tfxformer
+
+MODULES = ["tfxformer"] + [
+    module.name for module in pkgutil.walk_packages(tfxformer.__path__, "tfxformer.")
+]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_examples(name):
+    module = importlib.import_module(name)
+    failed, _ = doctest.testmod(module, optionflags=doctest.ELLIPSIS)
+    assert not failed, "the report stands in the captured output"
+
+
+def test_there_are_examples_to_run():
+    finder = doctest.DocTestFinder()
+    tests = finder.find(importlib.import_module("tfxformer.layers.attention"))
+    assert sum(bool(test.examples) for test in tests) >= 4

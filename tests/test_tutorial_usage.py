@@ -1,0 +1,301 @@
+"""What the official TensorFlow tutorial does, in its order, with our classes.
+
+"Neural machine translation with a Transformer and Keras": its later cells should
+run after one import line. Sizes are smaller here, the rest is as it is there.
+"""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from numpy.testing import assert_allclose, assert_array_equal
+
+from tfxformer import (
+    CausalSelfAttention,
+    CrossAttention,
+    CustomSchedule,
+    Decoder,
+    DecoderLayer,
+    Encoder,
+    EncoderLayer,
+    FeedForward,
+    GlobalSelfAttention,
+    PositionalEmbedding,
+    Transformer,
+    masked_accuracy,
+    masked_loss,
+    positional_encoding,
+)
+
+# What Keras says where a layer loses a mask: the tutorial's own do.
+pytestmark = pytest.mark.filterwarnings("error:.*destroy the mask information")
+
+VOCAB, START, END = 14, 2, 3
+D_MODEL, DFF, HEADS = 32, 64, 2
+
+
+def copy_task(sentences, batch_size):
+    """Batches of ``((pt, en_in), en_out)``: the "translation" is the sentence."""
+    rng = np.random.default_rng(0)
+    pt = np.zeros((sentences, 5), np.int64)
+    for row in pt:
+        length = rng.integers(1, 4)
+        row[: length + 2] = [START, *rng.integers(4, VOCAB, length), END]
+    en_in = np.where(pt[:, :-1] == END, 0, pt[:, :-1])
+    data = tf.data.Dataset.from_tensor_slices(((pt, en_in), pt[:, 1:]))
+    return data.batch(batch_size).prefetch(tf.data.AUTOTUNE)
+
+
+@pytest.fixture(scope="module")
+def train_batches():
+    return copy_task(512, 32)
+
+
+@pytest.fixture(scope="module")
+def batch(train_batches):
+    for (pt, en), en_labels in train_batches.take(1):
+        return pt, en, en_labels
+
+
+@pytest.fixture(scope="module")
+def embedded(batch):
+    pt, en, _ = batch
+    embed_pt = PositionalEmbedding(vocab_size=VOCAB, d_model=D_MODEL)
+    embed_en = PositionalEmbedding(vocab_size=VOCAB, d_model=D_MODEL)
+    return embed_pt(pt), embed_en(en), embed_en
+
+
+@pytest.fixture(scope="module")
+def trained(train_batches, batch):
+    """The model after `fit`, its history, and the scores of the call before."""
+    keras.utils.set_random_seed(0)
+    transformer = Transformer(
+        num_layers=1,
+        d_model=D_MODEL,
+        num_heads=HEADS,
+        dff=DFF,
+        input_vocab_size=VOCAB,
+        target_vocab_size=VOCAB,
+        dropout_rate=0.1,
+    )
+    pt, en, _ = batch
+    transformer((pt, en))
+    scores = transformer.decoder.last_attn_scores.numpy()
+
+    learning_rate = CustomSchedule(D_MODEL, warmup_steps=200)
+    optimizer = tf.keras.optimizers.Adam(
+        learning_rate, beta_1=0.9, beta_2=0.98, epsilon=1e-9
+    )
+    transformer.compile(
+        loss=masked_loss, optimizer=optimizer, metrics=[masked_accuracy]
+    )
+    history = transformer.fit(
+        train_batches,
+        epochs=6,
+        validation_data=train_batches.take(2),
+        verbose=0,
+    )
+    return transformer, history.history, scores
+
+
+# --- The positional encoding --------------------------------------------------------
+
+
+def test_positional_encoding_is_alike_nearby():
+    pos_encoding = positional_encoding(length=2048, depth=512)
+    assert pos_encoding.shape == (2048, 512)
+    pos_encoding /= tf.norm(pos_encoding, axis=1, keepdims=True)
+    dots = tf.einsum("pd,d -> p", pos_encoding, pos_encoding[1000]).numpy()
+    assert dots.argmax() == 1000
+    assert dots[990:1010].min() > np.delete(dots, np.s_[900:1100]).max()
+
+
+def test_positional_encoding_is_plotted():
+    assert positional_encoding(length=2048, depth=512).numpy().T.shape == (512, 2048)
+
+
+# --- The layers, one by one ---------------------------------------------------------
+
+
+def test_the_embedding_carries_a_mask(batch, embedded):
+    pt, en, _ = batch
+    pt_emb, en_emb, _ = embedded
+    assert en_emb.shape == (*en.shape, D_MODEL)
+    assert_array_equal(en_emb._keras_mask, en != 0)
+    assert_array_equal(pt_emb._keras_mask, pt != 0)
+
+
+def test_cross_attention(batch, embedded):
+    pt_emb, en_emb, _ = embedded
+    sample_ca = CrossAttention(num_heads=2, key_dim=512)
+    assert sample_ca(en_emb, pt_emb).shape == en_emb.shape
+    at_padding = np.moveaxis(sample_ca.last_attn_scores.numpy(), 3, 1)[batch[0] == 0]
+    assert at_padding.size and (at_padding == 0).all()
+
+
+def test_global_self_attention(embedded):
+    pt_emb, _, _ = embedded
+    sample_gsa = GlobalSelfAttention(num_heads=2, key_dim=512)
+    assert sample_gsa(pt_emb).shape == pt_emb.shape
+
+
+def test_causal_self_attention(batch, embedded):
+    _, en, _ = batch
+    _, en_emb, embed_en = embedded
+    sample_csa = CausalSelfAttention(num_heads=2, key_dim=512)
+    assert sample_csa(en_emb).shape == en_emb.shape
+    out1 = sample_csa(embed_en(en[:, :3]))
+    out2 = sample_csa(embed_en(en))[:, :3]
+    assert tf.reduce_max(abs(out1 - out2)).numpy() < 1e-5
+
+
+def test_feed_forward(embedded):
+    _, en_emb, _ = embedded
+    sample_ffn = FeedForward(D_MODEL, DFF)
+    assert sample_ffn(en_emb).shape == en_emb.shape
+
+
+def test_encoder(batch, embedded):
+    pt, _, _ = batch
+    pt_emb, _, _ = embedded
+    sample_encoder_layer = EncoderLayer(d_model=D_MODEL, num_heads=8, dff=DFF)
+    assert sample_encoder_layer(pt_emb).shape == pt_emb.shape
+    sample_encoder = Encoder(
+        num_layers=4, d_model=D_MODEL, num_heads=8, dff=DFF, vocab_size=8500
+    )
+    assert sample_encoder(pt, training=False).shape == pt_emb.shape
+
+
+def test_decoder(batch, embedded):
+    pt, en, _ = batch
+    pt_emb, en_emb, _ = embedded
+    sample_decoder_layer = DecoderLayer(d_model=D_MODEL, num_heads=8, dff=DFF)
+    assert sample_decoder_layer(x=en_emb, context=pt_emb).shape == en_emb.shape
+    sample_decoder = Decoder(
+        num_layers=4, d_model=D_MODEL, num_heads=8, dff=DFF, vocab_size=8000
+    )
+    output = sample_decoder(x=en, context=pt_emb)
+    assert output.shape == en_emb.shape
+    # (batch, heads, target_seq, input_seq)
+    expected = (en.shape[0], 8, en.shape[1], pt.shape[1])
+    assert sample_decoder.last_attn_scores.shape == expected
+
+
+# --- The model ----------------------------------------------------------------------
+
+
+def test_transformer(batch, capsys):
+    transformer = Transformer(
+        num_layers=2,
+        d_model=D_MODEL,
+        num_heads=HEADS,
+        dff=DFF,
+        input_vocab_size=VOCAB,
+        target_vocab_size=VOCAB + 2,
+        dropout_rate=0.1,
+    )
+    pt, en, _ = batch
+    output = transformer((pt, en))
+    assert output.shape == (*en.shape, VOCAB + 2)
+    attn_scores = transformer.decoder.dec_layers[-1].last_attn_scores
+    assert attn_scores.shape == (en.shape[0], HEADS, en.shape[1], pt.shape[1])
+    transformer.summary()
+    shown = capsys.readouterr().out
+    assert "Encoder" in shown and "Decoder" in shown and "final_layer" in shown
+    assert f"{transformer.count_params():,}" in shown
+
+
+def test_the_learning_rate_is_plotted():
+    learning_rate = CustomSchedule(512)
+    rates = learning_rate(tf.range(40000, dtype=tf.float32)).numpy()
+    assert rates.shape == (40000,) and rates.argmax() == 3999
+
+
+def test_the_loss_goes_down(trained):
+    _, history, _ = trained
+    assert set(history) == {
+        "loss",
+        "masked_accuracy",
+        "val_loss",
+        "val_masked_accuracy",
+    }
+    assert np.isfinite(history["loss"]).all()
+    assert history["loss"][-1] < 0.5 * history["loss"][0]
+    assert history["val_loss"][-1] < 0.5 * history["val_loss"][0]
+    assert history["val_masked_accuracy"][-1] > 0.7
+
+
+def test_what_keras_reports_is_what_the_functions_give(trained, train_batches):
+    transformer, history, _ = trained
+    losses, accuracies = [], []
+    for (pt, en), labels in train_batches.take(2):
+        logits = transformer((pt, en), training=False)
+        losses.append(float(masked_loss(labels, logits)))
+        accuracies.append(float(masked_accuracy(labels, logits)))
+    assert_allclose(history["val_loss"][-1], np.mean(losses), rtol=1e-4)
+    assert_allclose(history["val_masked_accuracy"][-1], np.mean(accuracies), rtol=1e-4)
+
+
+def test_scores_can_still_be_read_after_fit(trained, batch):
+    transformer, _, before = trained
+    pt, en, _ = batch
+    assert before.shape == (pt.shape[0], HEADS, en.shape[1], pt.shape[1])
+    kept = transformer.decoder.last_attn_scores.numpy()
+    assert np.isfinite(kept).all()
+    transformer((pt, en))
+    assert transformer.decoder.last_attn_scores.shape == before.shape
+
+
+# --- Inference ----------------------------------------------------------------------
+
+
+def translate(transformer, encoder_input, max_length):
+    """The loop of the tutorial's `Translator`, on ids."""
+    start, end = tf.constant([START], tf.int64), tf.constant([END], tf.int64)
+    output_array = tf.TensorArray(dtype=tf.int64, size=0, dynamic_size=True)
+    output_array = output_array.write(0, start)
+    for i in tf.range(max_length):
+        output = tf.transpose(output_array.stack())
+        predictions = transformer([encoder_input, output], training=False)
+        predictions = predictions[:, -1:, :]
+        predicted_id = tf.argmax(predictions, axis=-1)
+        output_array = output_array.write(i + 1, predicted_id[0])
+        if predicted_id == end:
+            break
+    return tf.transpose(output_array.stack())
+
+
+# Keras's softmax asks whether a sequence of one token, the loop's first, is meant.
+@pytest.mark.filterwarnings("error::UserWarning")
+def test_token_by_token(trained, batch):
+    transformer, _, _ = trained
+    right = 0
+    for sentence in batch[0][:3]:
+        sentence = tf.boolean_mask(sentence, sentence != 0)[tf.newaxis]
+        output = translate(transformer, sentence, 5)
+        assert output.dtype == tf.int64 and output[0, 0] == START
+        transformer([sentence, output[:, :-1]], training=False)
+        attention_weights = transformer.decoder.last_attn_scores.numpy()
+        expected = (1, HEADS, output.shape[1] - 1, sentence.shape[1])
+        assert attention_weights.shape == expected
+        assert_allclose(attention_weights.sum(-1), 1, rtol=1e-5)
+        right += output.shape == sentence.shape and bool(
+            tf.reduce_all(output == sentence)
+        )
+    assert right >= 2
+
+
+def test_the_same_loop_in_a_graph(trained, batch):
+    """As in the tutorial's `ExportTranslator`."""
+    transformer, _, _ = trained
+    kept = transformer.decoder.last_attn_scores.numpy()
+    graph = tf.function(
+        lambda ids: translate(transformer, ids, 5),
+        [tf.TensorSpec([1, None], tf.int64)],
+    )
+    for sentence in batch[0][:2]:
+        sentence = tf.boolean_mask(sentence, sentence != 0)[tf.newaxis]
+        output = graph(sentence)
+        assert_array_equal(transformer.decoder.last_attn_scores.numpy(), kept)
+        assert_array_equal(output, translate(transformer, sentence, 5))
+        kept = transformer.decoder.last_attn_scores.numpy()
