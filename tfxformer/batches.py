@@ -122,37 +122,31 @@ def training_batches(
         if not pairs:
             raise UserError(f"corpus {number} has no pair left to train on")
     if weights is None:
-        sources, weights = [[pair for pairs in sources for pair in pairs]], None
+        sources, weights = [[pair for pairs in sources for pair in pairs]], [1.0]
     streams = [
         _text(pairs).shuffle(len(pairs), seed=seed + number).repeat()
         for number, pairs in enumerate(sources)
     ]
-    if weights is None:
-        text = streams[0]
-    else:
-        share = [weight / sum(weights) for weight in weights]
-        text = tf.data.Dataset.sample_from_datasets(streams, share, seed=seed)
+    # In two steps, since the sum of very large weights is infinite.
+    share = [weight / max(weights) for weight in weights]
+    share = [weight / sum(share) for weight in share]
+    text = tf.data.Dataset.sample_from_datasets(streams, share, seed=seed)
     tokens = _tokenized(text, tokenizer, alpha, max_length - 1)
     boundaries = tf.constant(_boundaries(max_length), tf.int32)
 
     def bucket(pair, target_out):
-        lengths = tf.stack([tf.shape(x)[0] for x in pair])
-        return tf.searchsorted(boundaries, lengths, side="left")
+        # The longer side decides. With both, most buckets would be so rare that their
+        # batches collect copies of the same few pairs over many epochs.
+        longest = tf.maximum(*[tf.shape(side)[0] for side in pair])
+        return tf.cast(tf.searchsorted(boundaries, [longest])[0], tf.int64)
 
-    def key(pair, target_out):
-        # Both lengths decide: pairs of one bucket pad neither side much.
-        source, target = tf.unstack(bucket(pair, target_out))
-        return tf.cast(source * len(boundaries) + target, tf.int64)
-
-    def size(key):
-        key = tf.cast(key, tf.int32)
-        widest = tf.maximum(key // len(boundaries), key % len(boundaries))
-        size = tokens_per_batch // tf.gather(boundaries, widest)
+    def size(bucket):
+        size = tokens_per_batch // tf.gather(boundaries, bucket)
         return tf.cast(tf.maximum(size, 1), tf.int64)
 
     batches = tokens.group_by_window(
-        key_func=key,
-        reduce_func=lambda key, window: window.padded_batch(size(key)),
+        key_func=bucket,
+        reduce_func=lambda bucket, window: window.padded_batch(size(bucket)),
         window_size_func=size,
     )
     return batches.prefetch(8)
@@ -218,9 +212,7 @@ def _tokenized(text, tokenizer, alpha, longest):
     return (
         text.batch(512)
         .map(
-            lambda source, target: _encode(
-                source, target, tokenizer, alpha, longest
-            ),
+            lambda source, target: _encode(source, target, tokenizer, alpha, longest),
             num_parallel_calls=tf.data.AUTOTUNE,
         )
         .unbatch()

@@ -114,8 +114,8 @@ class TrainingConfig:
             yield "label_smoothing", "must be at least 0 and below 1"
         if self.clip_norm is not None and not self.clip_norm > 0:
             yield "clip_norm", "must be above 0, or null for no clipping"
-        if self.subword_alpha < 0:
-            yield "subword_alpha", "must not be below 0"
+        if not 0 <= self.subword_alpha < math.inf:
+            yield "subword_alpha", "must not be below 0, nor infinite"
         if self.patience < 0:
             yield "patience", "must not be below 0"
         if not 0 <= self.seed < 2**32:
@@ -155,7 +155,7 @@ class Config:
 
     def save(self, path):
         """Writes the settings to a YAML file that `load_config` reads."""
-        text = yaml.safe_dump(self.to_dict(), sort_keys=False, allow_unicode=True)
+        text = yaml.safe_dump(self.to_dict(), sort_keys=False)
         Path(path).write_text(text, encoding="utf-8")
 
 
@@ -202,6 +202,17 @@ PRESETS = {
 }
 
 
+# PyYAML lets the errors of its constructors through: of 2020-13-45, say.
+NOT_YAML = (
+    yaml.YAMLError,
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    ValueError,
+)
+
+
 def load_config(preset="tutorial", file=None, overrides=()):
     """Settings from a preset, over it a YAML file, over that single overrides.
 
@@ -223,7 +234,7 @@ def load_config(preset="tutorial", file=None, overrides=()):
     """
     read = _read_yaml(file) if file else {}
     preset = read.pop("preset", preset)
-    if preset not in PRESETS:
+    if preset not in [*PRESETS]:
         raise UserError(
             f"preset {_show(preset)} does not exist{_closest(preset, PRESETS)}: "
             f"there are {', '.join(PRESETS)}"
@@ -241,7 +252,7 @@ def load_config(preset="tutorial", file=None, overrides=()):
             )
         try:
             value = yaml.safe_load(value)
-        except yaml.YAMLError:
+        except NOT_YAML:
             raise UserError(f"{override!r}: the value is not YAML") from None
         _merge(config, {section: {setting: value}}, "override")
     config.check()
@@ -255,7 +266,7 @@ def _read_yaml(file):
         raise UserError(f"{file}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise UserError(f"{file}: not UTF-8 text") from None
-    except yaml.YAMLError as error:
+    except NOT_YAML as error:
         mark = getattr(error, "problem_mark", None)
         line = f", line {mark.line + 1}" if mark else ""
         problem = getattr(error, "problem", None) or "cannot be read"
@@ -263,7 +274,9 @@ def _read_yaml(file):
     if read is None:
         return {}
     if not isinstance(read, dict):
-        raise UserError(f"{file}: must hold sections such as 'model:', not {read!r}")
+        raise UserError(
+            f"{file}: must hold sections such as 'model:', not {_show(read)}"
+        )
     return read
 
 
@@ -282,7 +295,7 @@ def _merge(config, sections, origin):
         for name, value in settings.items():
             if name not in hints:
                 raise UserError(
-                    f"{origin}: there is no setting {section}.{name}"
+                    f"{origin}: there is no setting {_line(f'{section}.{name}')}"
                     f"{_closest(name, hints)}: there are {', '.join(hints)}"
                 )
             setattr(target, name, _typed(value, hints[name], f"{section}.{name}"))
@@ -299,7 +312,7 @@ def _typed(value, hint, name):
             value = [value]
         return [_typed(item, inner, name) for item in value]
     if hint is float and type(value) is int:
-        value = float(value)
+        value = float(value) if abs(value) < 1e308 else value
     if hint is float and isinstance(value, str):
         # YAML reads 1e-4 as a string: it wants 1.0e-4.
         with contextlib.suppress(ValueError):
@@ -318,4 +331,14 @@ def _closest(name, known):
 
 
 def _show(value):
-    return yaml.safe_dump(value, default_flow_style=True).split("\n...")[0].strip()
+    """A value as YAML writes it: one line, and not all of a long one."""
+    try:
+        text = yaml.safe_dump(value, default_flow_style=True, width=math.inf)
+    except ValueError:  # an int of more digits than Python writes
+        text = "too many digits"
+    return _line(text.removesuffix("\n...\n").strip())
+
+
+def _line(text):
+    text = " ".join(text.split())
+    return text if len(text) <= 80 else f"{text[:80]}..."

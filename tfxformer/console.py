@@ -1,11 +1,9 @@
 """What is said while work goes on: always to standard error."""
 
 import logging
-import sys
 import time
 
 from rich.console import Console
-from rich.logging import RichHandler
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -29,15 +27,18 @@ def start_logging(quiet=False):
     log = logging.getLogger("tfxformer")
     log.setLevel(logging.WARNING if quiet else logging.INFO)
     log.propagate = False
-    log.handlers = [
-        RichHandler(
-            console=console,
-            show_time=False,
-            show_level=False,
-            show_path=False,
-            markup=False,
-        )
-    ]
+    log.handlers = [_Handler()]
+
+
+def say(line):
+    """Prints a line to standard error, above a progress bar if one is there."""
+    console.print(line, markup=False, soft_wrap=True)
+
+
+class _Handler(logging.Handler):
+    def emit(self, record):
+        prefix = "" if record.levelno == logging.INFO else f"{record.levelname}: "
+        say(prefix.lower() + self.format(record))
 
 
 class Progress:
@@ -84,14 +85,7 @@ class Progress:
             self.bar.update(self.task, completed=done, values=_text(values))
         elif time.monotonic() - self.said > LINE_EVERY:
             self.said = time.monotonic()
-            self.print(f"{self.what} {done:,}/{self.total:,}: {_text(values)}")
-
-    def print(self, line):
-        """Prints a line above the bar."""
-        if self.bar:
-            self.bar.console.print(line)
-        else:
-            print(line, file=sys.stderr, flush=True)
+            say(f"{self.what} {done:,}/{self.total:,}: {_text(values)}")
 
 
 def _text(values):

@@ -12,6 +12,9 @@ def quiet_stderr():
 
     It is shown after all if the body raises.
     """
+    if sys.stderr is None:  # Python found it closed
+        yield
+        return
     sys.stderr.flush()
     try:
         kept = os.dup(2)

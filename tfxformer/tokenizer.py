@@ -1,19 +1,20 @@
 """Text to token ids and back: SentencePiece, the same in Python and in the graph."""
 
+import hashlib
 import io
-import os
 import random
 from pathlib import Path
 
 import sentencepiece
 import tensorflow as tf
 import tensorflow_text as tf_text
+from tensorflow_text.python.ops import sentencepiece_tokenizer
 
 from tfxformer.errors import UserError
 from tfxformer.special_ids import END_ID, PAD_ID, START_ID, UNK_ID
 
-# What SentencePiece does to text first. Both rules are Unicode NFKC; the second
-# also folds case ("Straße" to "strasse").
+# What SentencePiece does to text first. Both rules are Unicode NFKC; the second also
+# makes it lower case.
 CASINGS = {"keep": "nfkc", "lower": "nfkc_cf"}
 # Pieces that any vocabulary has: the four special ones and the 256 bytes.
 SMALLEST_VOCABULARY = 4 + 256
@@ -25,7 +26,7 @@ class Tokenizer(tf.Module):
     Text that the vocabulary has no piece for is spelt in bytes, so any text
     survives the round trip, up to Unicode NFKC and white space: runs of it become
     one space, and control characters (tabs, newlines, NUL) and bytes that are not
-    UTF-8 count as spaces.
+    UTF-8 count as spaces. So does "▁" (U+2581), SentencePiece's sign for one.
 
     Args:
         model: the bytes of a SentencePiece model, trained by `Tokenizer.train`.
@@ -48,7 +49,7 @@ class Tokenizer(tf.Module):
         self.processor = sentencepiece.SentencePieceProcessor()
         try:
             self.processor.LoadFromSerializedProto(model)
-        except RuntimeError:
+        except (RuntimeError, UnicodeDecodeError):  # not UTF-8, in a damaged piece
             raise UserError("not a SentencePiece model") from None
         special = tuple(
             getattr(self.processor, name)()
@@ -60,8 +61,8 @@ class Tokenizer(tf.Module):
                 f"0, 1, 2 and 3, not {special}: train one with `tfxformer train`"
             )
         self.vocab_size = self.processor.GetPieceSize()
-        self._pieces = tf_text.SentencepieceTokenizer(model=model, out_type=tf.int32)
-        self._sampling = {}
+        self._vocabulary = _Vocabulary(model)
+        self._pieces = self._ops()
 
     @classmethod
     def train(cls, lines, vocab_size, casing="keep", seed=0):
@@ -102,7 +103,7 @@ class Tokenizer(tf.Module):
                 unk_id=UNK_ID,
                 bos_id=START_ID,
                 eos_id=END_ID,
-                num_threads=os.cpu_count() or 1,
+                num_threads=4,  # the same pieces on every machine
                 max_sentence_length=100_000,
                 minloglevel=2,
             )
@@ -146,7 +147,9 @@ class Tokenizer(tf.Module):
             has no ids.
         """
         text = clean(tf.convert_to_tensor(text, tf.string))
-        return self._sampler(alpha).tokenize(text)
+        if not alpha:
+            return self._pieces.tokenize(text)
+        return self._ops(nbest_size=-1, alpha=alpha).tokenize(text)
 
     def detokenize(self, ids):
         """Ids to text, in the graph or outside it.
@@ -168,14 +171,31 @@ class Tokenizer(tf.Module):
         """The pieces of a list of ids, as SentencePiece spells them."""
         return [self.processor.IdToPiece(int(i)) for i in ids]
 
-    def _sampler(self, alpha):
-        if not alpha:
-            return self._pieces
-        if alpha not in self._sampling:
-            self._sampling[alpha] = tf_text.SentencepieceTokenizer(
-                model=self.model, out_type=tf.int32, nbest_size=-1, alpha=alpha
-            )
-        return self._sampling[alpha]
+    def _ops(self, **sampling):
+        ops = tf_text.SentencepieceTokenizer(self.model, out_type=tf.int32, **sampling)
+        ops._model_resource = self._vocabulary
+        return ops
+
+
+class _Vocabulary(tf.saved_model.experimental.TrackableResource):
+    """The SentencePiece model where the graph's ops find it.
+
+    tensorflow-text's own resource belongs to a cached kernel and is gone once
+    TensorFlow clears that cache, as setting the global seed does: "Resource ... does
+    not exist". One that has a name stays; it is named after what is in it, so that
+    two tokenizers of the same model share it.
+    """
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+        self.name = f"sentencepiece-{hashlib.sha256(model).hexdigest()}"
+        _ = self.resource_handle  # makes it
+
+    def _create_resource(self):
+        return sentencepiece_tokenizer.gen_sentencepiece_tokenizer.sentencepiece_op(
+            model=self.model, shared_name=self.name
+        )
 
 
 def clean(text, replacement=0x20):
@@ -188,7 +208,7 @@ def clean(text, replacement=0x20):
     Returns:
         Strings ``(batch,)``.
     """
-    return tf.strings.unicode_transcode(
+    text = tf.strings.unicode_transcode(
         text,
         input_encoding="UTF-8",
         output_encoding="UTF-8",
@@ -196,3 +216,6 @@ def clean(text, replacement=0x20):
         replacement_char=replacement,
         replace_control_characters=True,
     )
+    # It takes only ASCII's for control characters.
+    mark = chr(replacement)
+    return tf.strings.regex_replace(text, r"[\x7f-\x{9f}\x{1680}\p{Zl}\p{Zp}]", mark)
