@@ -4,7 +4,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfxformer.errors import UserError
-from tfxformer.special_ids import END_ID, START_ID
+from tfxformer.special_ids import END_ID, PAD_ID, START_ID
 
 
 def encode_source(tokenizer, text, alpha=0.0, longest=None):
@@ -17,11 +17,9 @@ def encode_source(tokenizer, text, alpha=0.0, longest=None):
         longest: the most pieces; those beyond it are left out.
 
     Returns:
-        Ragged int32 ``(batch, source)``.
+        Padded int32 ``(batch, source)``, of at least one column.
     """
-    ids = _pieces(tokenizer, text, alpha, longest)
-    end = tf.fill([ids.nrows(), 1], END_ID)
-    return tf.concat([ids, end], axis=1)
+    return _with_end(*_pieces(tokenizer, text, alpha, longest))
 
 
 def encode_target(tokenizer, text, alpha=0.0, longest=None):
@@ -34,13 +32,17 @@ def encode_target(tokenizer, text, alpha=0.0, longest=None):
         longest: the most pieces; those beyond it are left out.
 
     Returns:
-        Two ragged int32 ``(batch, target)``: from the start token to the last
-        piece, and from the first piece to the end token.
+        Two padded int32 ``(batch, target)``: from the start token to the last piece,
+        and from the first piece to the end token.
     """
-    ids = _pieces(tokenizer, text, alpha, longest)
-    rows = ids.nrows()
-    start, end = tf.fill([rows, 1], START_ID), tf.fill([rows, 1], END_ID)
-    return tf.concat([start, ids], axis=1), tf.concat([ids, end], axis=1)
+    ids, lengths = _pieces(tokenizer, text, alpha, longest)
+    target_in = tf.pad(ids, [[0, 0], [1, 0]], constant_values=START_ID)
+    return target_in, _with_end(ids, lengths)
+
+
+def _with_end(ids, lengths):
+    ids = tf.pad(ids, [[0, 0], [0, 1]])
+    return ids + END_ID * tf.one_hot(lengths, tf.shape(ids)[1], dtype=tf.int32)
 
 
 def _pieces(tokenizer, text, alpha, longest):
@@ -54,7 +56,10 @@ def _pieces(tokenizer, text, alpha, longest):
             choice = tf.range(rows) + tf.where(fits, 0, rows)
             drawn = tf.gather(tf.concat([drawn, ids], axis=0), choice)
         ids = drawn
-    return ids[:, :longest]
+    lengths = ids.row_lengths()
+    if longest is not None:
+        lengths = tf.minimum(lengths, longest)
+    return ids.to_tensor()[:, :longest], lengths
 
 
 def token_lengths(pairs, tokenizer):
@@ -191,7 +196,7 @@ def encode_pairs(pairs, tokenizer):
     source, target_in, target_out = _encode(
         [pair.source for pair in pairs], [pair.target for pair in pairs], tokenizer
     )
-    return (source.to_tensor(), target_in.to_tensor()), target_out.to_tensor()
+    return (source, target_in), target_out
 
 
 def _encode(source, target, tokenizer, alpha=0.0, longest=None):
@@ -208,13 +213,16 @@ def _text(pairs):
 
 
 def _tokenized(text, tokenizer, alpha, longest):
+    def encode(source, target):
+        columns = _encode(source, target, tokenizer, alpha, longest)
+        return tuple(
+            tf.RaggedTensor.from_tensor(ids, padding=PAD_ID) for ids in columns
+        )
+
     # Tokenising many lines in one call is far cheaper than one at a time.
     return (
         text.batch(512)
-        .map(
-            lambda source, target: _encode(source, target, tokenizer, alpha, longest),
-            num_parallel_calls=tf.data.AUTOTUNE,
-        )
+        .map(encode, num_parallel_calls=tf.data.AUTOTUNE)
         .unbatch()
         .map(lambda source, target_in, target_out: ((source, target_in), target_out))
     )

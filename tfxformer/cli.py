@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from tfxformer import __version__
-from tfxformer.console import console, start_logging
+from tfxformer.console import say, start_logging
 from tfxformer.errors import UserError
 from tfxformer.quiet import start_tensorflow
 
@@ -65,7 +65,7 @@ def main():
 
 
 def _fail(message, code=1):
-    console.print(f"tfxformer: error: {message}", markup=False, soft_wrap=True)
+    say(f"tfxformer: error: {message}")
     sys.exit(code)
 
 
@@ -183,7 +183,9 @@ def translate(
     """Translate texts, line by line, in their order."""
     if text and input:
         raise UserError("give texts or --input, not both")
-    stream = _open_input(input) if not text else None
+    stream = None
+    if not text:
+        stream = _open(input, "rb") if input else sys.stdin.buffer
     start_tensorflow()
     from tfxformer.translator import Translator
 
@@ -224,12 +226,12 @@ def evaluate(
 
     for source in data:
         corpora.check_source(source)
+    written = _open(output, "wb") if output else None
     start_tensorflow()
     from tfxformer.evaluation import evaluate
     from tfxformer.translator import Translator
 
     translator = Translator.load(run, checkpoint)
-    translations = []
     for source in data:
         pairs, counts = corpora.load(
             source,
@@ -240,19 +242,12 @@ def evaluate(
             cleaned=False,
         )
         log.info("%s: %s", source, counts.describe())
-        if not pairs:
-            raise UserError(f"{source}: there is no pair to evaluate on")
         result = evaluate(translator, pairs, lowercase, batch_size)
         print(f"{source}: {result.sentences:,} sentences")
         print(result.describe())
-        translations += result.translations
-    if output is not None:
-        try:
-            output.write_text(
-                "".join(f"{line}\n" for line in translations), encoding="utf-8"
-            )
-        except OSError as error:
-            raise UserError(f"{output}: {error.strerror}") from None
+        if written:
+            written.write("".join(f"{t}\n" for t in result.translations).encode())
+            written.flush()
 
 
 @app.command()
@@ -270,7 +265,7 @@ def export(
     from tfxformer.saved_model import export
 
     path, report = export(run, to, name, checkpoint)
-    console.print(report.describe(), markup=False, soft_wrap=True)
+    say(report.describe())
     print(path)
 
 
@@ -314,11 +309,9 @@ def _numbers(text, option):
         ) from None
 
 
-def _open_input(path):
-    if path is None:
-        return sys.stdin.buffer
+def _open(path, mode):
     try:
-        return open(path, "rb")
+        return open(path, mode)
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}") from None
 
@@ -334,3 +327,7 @@ def _chunks(stream):
             lines = []
     if lines:
         yield lines
+
+
+if __name__ == "__main__":
+    main()

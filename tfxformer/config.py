@@ -166,9 +166,9 @@ PRESETS = {
         "model": {"num_layers": 2, "norm": "pre", "max_length": 64},
         "tokenizer": {"vocab_size": 2000},
         "training": {
-            "steps": 1500,
+            "steps": 800,
             "tokens_per_batch": 2048,
-            "warmup_steps": 400,
+            "warmup_steps": 300,
             "validate_every": 250,
         },
     },

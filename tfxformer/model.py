@@ -110,10 +110,11 @@ class Transformer(keras.Model):
         self.max_length = max_length
         self.target_vocab_size = target_vocab_size
         stack["dtype"] = self.dtype_policy
-        self.encoder = Encoder(vocab_size=input_vocab_size, **stack)
+        self.encoder = Encoder(vocab_size=input_vocab_size, name="encoder", **stack)
         self.decoder = Decoder(
             vocab_size=target_vocab_size,
             embedding=self.encoder.pos_embedding.embedding if tie_embeddings else None,
+            name="decoder",
             **stack,
         )
         self.final_layer = (

@@ -78,21 +78,27 @@ class Run:
         """The run's tokenizer."""
         return Tokenizer.load(self.tokenizer_file)
 
-    def model(self, checkpoint="best"):
-        """The trained model, without its optimiser.
+    def load(self, checkpoint="best"):
+        """What was trained: the tokenizer, and the model without its optimiser.
 
         Args:
             checkpoint: "best" or "last".
 
+        Returns:
+            A `Tokenizer` and a `Transformer`.
+
         Raises:
             UserError: when there is no such checkpoint, or it is of another model.
         """
+        if checkpoint not in ("best", "last"):
+            raise UserError(f"checkpoint {checkpoint!r}: there are best and last")
         file = self.weights_file(checkpoint)
         if not file.exists():
             raise UserError(f"{self.path}: {file.name} is missing: train the run first")
-        model = build_model(self.config(), self.tokenizer().vocab_size)
+        tokenizer = self.tokenizer()
+        model = build_model(self.config(), tokenizer.vocab_size)
         load_weights(model, file)
-        return model
+        return tokenizer, model
 
     def save_checkpoint(self, model, state, names):
         """Writes weights and state so that a reader never sees half a file.

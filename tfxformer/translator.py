@@ -75,8 +75,7 @@ class Translator:
         path = Path(path)
         if (path / "saved_model.pb").exists():
             return cls._from_saved_model(path)
-        run = Run.open(path)
-        return cls(run.tokenizer(), run.model(checkpoint))
+        return cls(*Run.open(path).load(checkpoint))
 
     @classmethod
     def _from_saved_model(cls, path):
@@ -195,7 +194,7 @@ def _signatures(tokenizer, transformer):
     ids = tf.TensorSpec([None, None], tf.int32, name="ids")
 
     def translate(text):
-        source = encode_source(tokenizer, text, longest=longest).to_tensor()
+        source = encode_source(tokenizer, text, longest=longest)
         decoded = greedy(transformer, source)
         return {
             "translation": tokenizer.detokenize(decoded.ids),
@@ -203,11 +202,8 @@ def _signatures(tokenizer, transformer):
         }
 
     def score(text, translation):
-        source = encode_source(tokenizer, text, longest=longest).to_tensor()
-        target_in, target_out = (
-            side.to_tensor()
-            for side in encode_target(tokenizer, translation, longest=longest)
-        )
+        source = encode_source(tokenizer, text, longest=longest)
+        target_in, target_out = encode_target(tokenizer, translation, longest=longest)
         # Sentences of different counts cannot be scored against each other.
         tf.debugging.assert_equal(
             tf.shape(source)[0],

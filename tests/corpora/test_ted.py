@@ -1,4 +1,3 @@
-import importlib.util
 import io
 import json
 import re
@@ -267,11 +266,8 @@ def test_without_tensorflow_datasets(monkeypatch):
     assert "pip install 'tfxformer[ted]'" in message
 
 
-@pytest.mark.skipif(
-    importlib.util.find_spec("importlib_resources") is not None,
-    reason="importlib_resources is installed",
-)
 def test_a_module_that_tensorflow_datasets_forgot(tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "importlib_resources", None)
     requests = pytest.importorskip("requests")
     monkeypatch.setattr(requests, "get", lambda *args, **kwargs: Answer())
     assert "pip install importlib_resources" in message_of("train", tmp_path)

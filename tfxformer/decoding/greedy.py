@@ -68,7 +68,8 @@ def greedy(model, source):
 
     Args:
         model: a `Transformer`.
-        source: int32 token ids ``(batch, source)``, each with its end token, padded.
+        source: int32 token ids ``(batch, source)``, each with its end token, padded;
+            at least one column, also where the batch is empty.
 
     Returns:
         `Decoded` ids and scores.

@@ -151,13 +151,11 @@ class MultiHeadAttention(keras.layers.Layer):
         query = self._split(self.query_dense(query))
         x, weights = scaled_dot_product_attention(query, key, value, mask, self.dropout)
         x = ops.transpose(x, (0, 2, 1, 3))  # (batch, target, heads, key_dim)
-        batch, target = ops.shape(x)[:2]
-        x = ops.reshape(x, (batch, target, self.num_heads * self.key_dim))
+        x = ops.reshape(x, (-1, ops.shape(x)[1], self.num_heads * self.key_dim))
         return self.output_dense(x), weights
 
     def _split(self, x):
-        batch, length = ops.shape(x)[:2]
-        x = ops.reshape(x, (batch, length, self.num_heads, self.key_dim))
+        x = ops.reshape(x, (-1, ops.shape(x)[1], self.num_heads, self.key_dim))
         return ops.transpose(x, (0, 2, 1, 3))  # (batch, heads, length, key_dim)
 
     def get_config(self):
@@ -182,8 +180,10 @@ class BaseAttention(keras.layers.Layer):
         super().__init__(**kwargs)
         self.supports_masking = True
         policy = self.dtype_policy
-        self.mha = MultiHeadAttention(num_heads, key_dim, dropout, dtype=policy)
-        self.add_and_norm = AddAndNorm(dropout, norm, dtype=policy)
+        self.mha = MultiHeadAttention(
+            num_heads, key_dim, dropout, name="mha", dtype=policy
+        )
+        self.add_and_norm = AddAndNorm(dropout, norm, name="add_norm", dtype=policy)
 
     def build(self, x_shape):
         self.mha.build(x_shape, x_shape)

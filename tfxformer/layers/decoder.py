@@ -59,10 +59,12 @@ class DecoderLayer(keras.layers.Layer):
             "norm": norm,
             "dtype": self.dtype_policy,
         }
-        self.causal_self_attention = CausalSelfAttention(**attention)
-        self.cross_attention = CrossAttention(**attention)
+        self.causal_self_attention = CausalSelfAttention(
+            name="self_attention", **attention
+        )
+        self.cross_attention = CrossAttention(name="cross_attention", **attention)
         self.ffn = FeedForward(
-            d_model, dff, dropout_rate, norm, dtype=self.dtype_policy
+            d_model, dff, dropout_rate, norm, name="ffn", dtype=self.dtype_policy
         )
 
     @property
@@ -161,12 +163,21 @@ class Decoder(keras.layers.Layer):
             learned_positions,
             use_positions,
             embedding=embedding,
+            name="embedding",
             dtype=policy,
         )
         self.dropout = keras.layers.Dropout(dropout_rate, dtype=policy)
         self.dec_layers = [
-            DecoderLayer(d_model, num_heads, dff, dropout_rate, norm, dtype=policy)
-            for _ in range(num_layers)
+            DecoderLayer(
+                d_model,
+                num_heads,
+                dff,
+                dropout_rate,
+                norm,
+                name=f"layer_{i}",
+                dtype=policy,
+            )
+            for i in range(num_layers)
         ]
         self.final_norm = (
             keras.layers.LayerNormalization(epsilon=1e-6, dtype=policy)

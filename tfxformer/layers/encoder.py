@@ -51,10 +51,11 @@ class EncoderLayer(keras.layers.Layer):
             key_dim=head_size(d_model, num_heads),
             dropout=dropout_rate,
             norm=norm,
+            name="self_attention",
             dtype=self.dtype_policy,
         )
         self.ffn = FeedForward(
-            d_model, dff, dropout_rate, norm, dtype=self.dtype_policy
+            d_model, dff, dropout_rate, norm, name="ffn", dtype=self.dtype_policy
         )
 
     def build(self, x_shape):
@@ -138,12 +139,21 @@ class Encoder(keras.layers.Layer):
             max_length,
             learned_positions,
             use_positions,
+            name="embedding",
             dtype=policy,
         )
         self.dropout = keras.layers.Dropout(dropout_rate, dtype=policy)
         self.enc_layers = [
-            EncoderLayer(d_model, num_heads, dff, dropout_rate, norm, dtype=policy)
-            for _ in range(num_layers)
+            EncoderLayer(
+                d_model,
+                num_heads,
+                dff,
+                dropout_rate,
+                norm,
+                name=f"layer_{i}",
+                dtype=policy,
+            )
+            for i in range(num_layers)
         ]
         self.final_norm = (
             keras.layers.LayerNormalization(epsilon=1e-6, dtype=policy)

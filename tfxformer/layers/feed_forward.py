@@ -36,7 +36,9 @@ class FeedForward(keras.layers.Layer):
             dff, activation="relu", name="hidden", dtype=policy
         )
         self.output_dense = Projection(d_model, name="output", dtype=policy)
-        self.add_and_norm = AddAndNorm(dropout_rate, norm, dtype=policy)
+        self.add_and_norm = AddAndNorm(
+            dropout_rate, norm, name="add_norm", dtype=policy
+        )
 
     def build(self, x_shape):
         self.hidden_dense.build(x_shape)

@@ -53,4 +53,4 @@ def key_mask(mask):
     Returns:
         Boolean ``(batch, 1, 1, source)``, or None.
     """
-    return None if mask is None else ops.cast(mask, "bool")[:, None, None, :]
+    return None if mask is None else ops.expand_dims(ops.cast(mask, "bool"), (1, 2))

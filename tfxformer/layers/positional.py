@@ -26,17 +26,20 @@ def positional_encoding(length, depth):
         >>> np.asarray(positional_encoding(2, 4)).round(3)[1].astype(str).tolist()
         ['0.841', '0.54', '0.01', '1.0']
     """
-    return ops.convert_to_tensor(_sinusoids(length, depth))
+    return _sinusoids(ops.arange(length), depth)
 
 
-def _sinusoids(length, depth):
-    position = np.arange(length)[:, None]  # (length, 1)
-    even = np.arange(0, depth, 2)[None, :]  # 2i: (1, ceil(depth / 2))
-    angle = position / np.power(10000.0, even / depth)  # (length, ceil(depth / 2))
-    encoding = np.empty((length, depth))
-    encoding[:, 0::2] = np.sin(angle)
-    encoding[:, 1::2] = np.cos(angle[:, : depth // 2])
-    return encoding.astype("float32")
+def _sinusoids(position, depth):
+    """The encoding of each position: ``(length,)`` to ``(length, depth)``."""
+    # In a graph this weighs nothing, where a table would be in it once for each
+    # function. In single precision far positions would be off by their angle's last
+    # digits; JAX knows no other unless it is told to.
+    dtype = "float32" if keras.backend.backend() == "jax" else "float64"
+    rate = np.power(10000.0, -np.arange(0, depth, 2) / depth)  # (ceil(depth / 2),)
+    angle = ops.cast(position, dtype)[:, None] * ops.convert_to_tensor(rate, dtype)
+    pairs = ops.stack([ops.sin(angle), ops.cos(angle)], axis=-1)  # (length, ., 2)
+    encoding = ops.reshape(pairs, (-1, 2 * len(rate)))[:, :depth]  # interleaved
+    return ops.cast(encoding, "float32")
 
 
 @keras.saving.register_keras_serializable("tfxformer")
@@ -98,23 +101,19 @@ class PositionalEmbedding(keras.layers.Layer):
             embeddings_initializer=keras.initializers.RandomNormal(
                 stddev=d_model**-0.5
             ),
-            name="embedding",
+            name="pieces",
         )
         self.positions = None
 
     def build(self, x_shape):
         if not self.embedding.built:
             self.embedding.build(x_shape)
-        if not self.use_positions:
-            pass
-        elif self.learned_positions:
+        if self.use_positions and self.learned_positions:
             self.positions = self.add_weight(
                 name="positions",
                 shape=(self.max_length, self.d_model),
                 initializer=keras.initializers.RandomNormal(stddev=0.02),
             )
-        else:
-            self.positions = _sinusoids(self.max_length, self.d_model)
         self.built = True
 
     def call(self, x, start=0, mask=None):
@@ -125,11 +124,14 @@ class PositionalEmbedding(keras.layers.Layer):
             )
         embedded = self.embedding(x)  # (batch, length, d_model)
         embedded = embedded * ops.cast(self.d_model**0.5, embedded.dtype)
-        if self.positions is None:
+        if not self.use_positions:
             return embedded
-        table = ops.cast(ops.convert_to_tensor(self.positions), embedded.dtype)
         here = ops.arange(length) + start  # (length,)
-        return embedded + ops.take(table, here, axis=0)[None]
+        if self.learned_positions:
+            encoding = ops.take(self.positions, here, axis=0)  # (length, d_model)
+        else:
+            encoding = _sinusoids(here, self.d_model)
+        return embedded + ops.cast(encoding, embedded.dtype)[None]
 
     def compute_mask(self, x, previous_mask=None):
         return padding_mask(x) if previous_mask is None else previous_mask

@@ -13,7 +13,7 @@ class Projection(keras.layers.Dense):
     (``tensordot``), which weigh in a graph that decodes one token at a time.
 
     Call arguments:
-        x: ``(batch, length, depth)``.
+        x: ``(batch, length, depth)``, with at least one position.
 
     Returns:
         ``(batch, length, units)``.
@@ -25,9 +25,8 @@ class Projection(keras.layers.Dense):
     """
 
     def call(self, x):
-        batch, length, depth = ops.shape(x)
-        y = ops.matmul(ops.reshape(x, (batch * length, depth)), self.kernel)
+        y = ops.matmul(ops.reshape(x, (-1, x.shape[-1])), self.kernel)
         if self.bias is not None:
             y = ops.add(y, self.bias)
-        y = ops.reshape(y, (batch, length, self.units))
+        y = ops.reshape(y, (-1, ops.shape(x)[1], self.units))
         return y if self.activation is None else self.activation(y)

@@ -38,7 +38,9 @@ class AddAndNorm(keras.layers.Layer):
         self.dropout_rate = dropout_rate
         self.norm = norm
         policy = self.dtype_policy
-        self.layernorm = keras.layers.LayerNormalization(epsilon=1e-6, dtype=policy)
+        self.layernorm = keras.layers.LayerNormalization(
+            epsilon=1e-6, name="norm", dtype=policy
+        )
         self.dropout = keras.layers.Dropout(dropout_rate, dtype=policy)
 
     def build(self, x_shape, y_shape=None):

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from tfxformer import corpora
 from tfxformer.batches import evaluation_batches, fit_length, training_batches
-from tfxformer.console import Progress
+from tfxformer.console import Progress, say
 from tfxformer.corpora.splitting import hold_out
 from tfxformer.errors import UserError
 from tfxformer.run import Run, build_model, load_weights
@@ -48,9 +48,10 @@ def train(config, out):
         if source is not None:
             corpora.check_source(source)
     run = _open(config, Path(out))
-    # Each stage seeds itself, so that a run that goes on draws as one that starts.
     keras.utils.set_random_seed(config.training.seed)
     train_sources, valid = read_pairs(config)
+    # Not before: a folder whose pairs could not be read is not yet a run.
+    config.save(run.config_file)
     tokenizer = _tokenizer(run, config, train_sources)
     train_sources, valid = _fit(config, tokenizer, train_sources, valid)
     model = build_model(config, tokenizer.vocab_size)
@@ -106,24 +107,18 @@ def read_pairs(config):
         "reverse": data.reverse,
         "strict": data.strict,
     }
-    sources = []
-    for source in data.sources:
-        pairs, counts = corpora.load(
-            source,
-            "train",
-            max_characters=data.max_characters,
-            max_length_ratio=data.max_length_ratio,
-            **options,
-        )
+    loaded = corpora.load_mixture(
+        data.sources,
+        max_characters=data.max_characters,
+        max_length_ratio=data.max_length_ratio,
+        **options,
+    )
+    for source, (_, counts) in zip(data.sources, loaded, strict=True):
         log.info("%s: %s", source, counts.describe())
-        if not pairs:
-            raise UserError(f"{source}: no pair is left to train on")
-        sources.append(pairs)
+    sources = [pairs for pairs, _ in loaded]
     if data.valid is not None:
         valid, counts = corpora.load(data.valid, "validation", cleaned=False, **options)
         log.info("%s: %s", data.valid, counts.describe())
-        if not valid:
-            raise UserError(f"{data.valid}: there is no pair to validate on")
         return sources, valid
     if data.sources == ["phrasebook"] or data.sources == ["ted"]:
         valid, _ = corpora.load(data.sources[0], "validation", cleaned=False, **options)
@@ -149,8 +144,7 @@ def _hold_out(config, sources):
         valid += splits["validation"]
     log.info("held out for validation: %s pairs", f"{len(valid):,}")
     # What one source holds out may stand in another one.
-    sides = ({pair[side] for pair in valid} for side in (0, 1))
-    seen_source, seen_target = sides
+    seen_source, seen_target = ({pair[side] for pair in valid} for side in (0, 1))
     sources = [
         [p for p in pairs if p[0] not in seen_source and p[1] not in seen_target]
         for pairs in held
@@ -209,7 +203,6 @@ def _open(config, out):
         )
     try:
         out.mkdir(parents=True, exist_ok=True)
-        config.save(run.config_file)
     except OSError as error:
         raise UserError(f"{out}: {error.strerror}") from None
     return run
@@ -261,7 +254,7 @@ class _Trainer:
             tokens_per_batch=self.settings.tokens_per_batch,
             max_length=config.model.max_length,
         )
-        self.train_step, self.test_step = _steps(model)
+        self.train_step, self.test_step = make_steps(model)
         self.state = {"step": 0, "best_step": 0, "best_perplexity": None, "worse": 0}
         self.board = tf.summary.create_file_writer(str(run.tensorboard_folder))
 
@@ -287,7 +280,7 @@ class _Trainer:
                     self.model.reset_metrics()
                     seen = _Seen()
                 if step % self.settings.validate_every == 0 or step == steps:
-                    self._validate(step, progress)
+                    self._validate(step)
                     seen = _Seen()
         best = self.state["best_perplexity"]
         log.info(
@@ -316,7 +309,7 @@ class _Trainer:
         )
         return True
 
-    def _validate(self, step, progress):
+    def _validate(self, step):
         self.model.reset_metrics()
         for batch in self.valid:
             logs = self.test_step(batch)
@@ -332,7 +325,7 @@ class _Trainer:
             self.state["worse"] += 1
         names = ["last", "best"] if better else ["last"]
         self.run.save_checkpoint(self.model, self.state, names)
-        progress.print(
+        say(
             f"step {step:,}: validation perplexity {perplexity:.2f}, "
             f"accuracy {float(logs['masked_accuracy']):.3f}"
             + ("" if better else f" (best {best:.2f})")
@@ -368,8 +361,16 @@ class _Seen:
         }
 
 
-def _steps(model):
-    """A training and a test step that take any batch shape in one graph each."""
+def make_steps(model):
+    """A training and a test step that take batches of any shape in one graph each.
+
+    Args:
+        model: a compiled model that is called on ``(source, target_in)``.
+
+    Returns:
+        Two functions of ``((source, target_in), target_out)`` that give the loss and
+        the metrics by name.
+    """
     # What would make variables in the graph is built before: tracing happens once.
     model.optimizer.build(model.trainable_variables)
     ids = tf.constant([[END_ID, END_ID]])

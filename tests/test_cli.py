@@ -1,0 +1,205 @@
+"""The command line, as a person meets it: real processes, right and wrong input."""
+
+import gzip
+import subprocess
+import sys
+
+import pytest
+
+from tfxformer import cli
+
+COMMAND = [sys.executable, "-m", "tfxformer.cli"]
+
+
+def call(*args, stdin=b""):
+    """A process of its own: what it answers, what it says, how it ends."""
+    done = subprocess.run(
+        [*COMMAND, *map(str, args)], input=stdin, capture_output=True, timeout=300
+    )
+    return done.stdout.decode(), done.stderr.decode(), done.returncode
+
+
+@pytest.fixture
+def wrong(monkeypatch, capfd):
+    """Runs a command that must fail, here; gives its one line."""
+
+    def run(*args):
+        monkeypatch.setattr(sys, "argv", ["tfxformer", *map(str, args)])
+        with pytest.raises(SystemExit) as end:
+            cli.main()
+        out, err = capfd.readouterr()
+        assert end.value.code not in (0, None)
+        assert out == ""
+        assert "Traceback" not in err
+        return err.strip().splitlines()[-1]
+
+    return run
+
+
+def test_lines_are_translated_in_order_through_a_pipe(run_folder, translator):
+    lines = ["Olá!", "", "O gato bebe leite.", " ", "Bom dia.", "a\u2028b", "fim"]
+    data = "\n".join(lines).encode() + b"\r\n\xff\n"
+    out, err, code = call("translate", "--run", run_folder, stdin=data)
+    assert code == 0 and err == ""
+    assert out == "".join(f"{line}\n" for line in translator([*lines, b"\xff"]))
+
+
+def test_texts_files_and_scores(run_folder, exported, tmp_path, translator):
+    out, err, code = call("translate", "--run", exported, "--scores", "Olá!", "")
+    assert code == 0 and err == ""
+    (score, first), second = (line.split("\t") for line in out.splitlines())
+    assert first == translator("Olá!") and float(score) < 0
+    assert second == ["0.0000", ""]
+    file = tmp_path / "in.txt"
+    file.write_text("Olá!", encoding="utf-8")
+    out, _, _ = call("translate", "--run", run_folder, "--input", file)
+    assert out == translator("Olá!") + "\n"
+
+
+def test_from_two_columns_to_a_served_model(tmp_path):
+    """Train, go on, evaluate, export, verify, translate: each by its command."""
+    pairs = tmp_path / "pairs.tsv.gz"
+    words = {"gato": "cat", "cão": "dog", "rato": "mouse", "pato": "duck"}
+    rows = [
+        f"O {a} viu o {b} e o {c}.\tThe {words[a]} saw the {words[b]} and the "
+        f"{words[c]}.\n"
+        for a in words
+        for b in words
+        for c in words
+    ]
+    with gzip.open(pairs, "wt", encoding="utf-8") as file:
+        file.write("".join(rows) + "one column\n")
+    run = tmp_path / "run"
+    train = ["train", "--data", pairs, "--preset", "tiny", "--out", run]
+    for setting in ("model.d_model=16", "model.num_heads=2", "model.dff=32"):
+        train += ["--set", setting]
+    train += ["--set", "tokenizer.vocab_size=310", "--set", "model.num_layers=1"]
+    out, err, code = call(*train, "--steps", 4)
+    assert code == 0, err
+    assert out == f"{run}\n"
+    assert "pairs.tsv.gz:65" in err and "64 kept" in err
+    out, err, code = call(*train, "--steps", 8)
+    assert code == 0 and "going on from step 4" in err
+
+    out, err, code = call("evaluate", "--run", run, "--data", pairs)
+    assert code == 0, err
+    assert "BLEU" in out and "chrF" in out and "nrefs:1|case:mixed" in out
+
+    repository = tmp_path / "export"
+    out, err, code = call("export", "--run", run, "--to", repository, "--name", "toy")
+    assert code == 0, err
+    assert out == f"{repository / 'toy' / '1'}\n"
+    assert "SERVES" in err
+    out, err, code = call("verify", repository / "toy", "--run", run)
+    assert code == 0, out + err
+    assert "SERVES" in out.splitlines()[-1] and err == ""
+
+
+def test_verify_ends_with_1_where_the_server_would_fail(tmp_path):
+    import tensorflow as tf
+
+    module = tf.Module()
+    module.__call__ = tf.function(
+        lambda x: tf.numpy_function(lambda x: x, [x], tf.float32),
+        input_signature=[tf.TensorSpec([None])],
+    )
+    tf.saved_model.save(module, str(tmp_path / "model"), module.__call__)
+    out, _, code = call("verify", tmp_path / "model")
+    assert code == 1
+    assert "NOT PROVEN TO SERVE" in out and "Python" in out
+
+
+def test_help_comes_without_tensorflow():
+    code = (
+        "import sys, tfxformer.cli as cli; sys.argv = ['tfxformer', '--help']\n"
+        "try: cli.main()\nexcept SystemExit: pass\n"
+        "assert 'tensorflow' not in sys.modules and 'keras' not in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    for command in ("quickstart", "train", "translate", "evaluate", "export", "verify"):
+        assert command in done.stdout
+
+
+WRONG = {
+    "unknown source": (
+        ["train", "--data", "frasebook", "--out", "OUT"],
+        "did you mean 'phrasebook'",
+    ),
+    "no source": (["train", "--out", "OUT"], "data.sources is empty"),
+    "unknown preset": (
+        ["train", "--data", "phrasebook", "--preset", "tutorail", "--out", "OUT"],
+        "did you mean 'tutorial'",
+    ),
+    "unknown setting": (
+        ["train", "--data", "phrasebook", "--set", "model.dmodel=3", "--out", "OUT"],
+        "did you mean 'd_model'",
+    ),
+    "impossible setting": (
+        ["train", "--data", "phrasebook", "--set", "model.d_model=30", "--out", "OUT"],
+        "model.d_model = 30: must be a multiple of num_heads, 8",
+    ),
+    "no number of steps": (
+        ["train", "--data", "phrasebook", "--steps", "0", "--out", "OUT"],
+        "training.steps = 0: must be at least 1",
+    ),
+    "weights that are no numbers": (
+        ["train", "--data", "phrasebook", "--weights", "much", "--out", "OUT"],
+        "--weights 'much'",
+    ),
+    "weights for other sources": (
+        ["train", "--data", "phrasebook", "--weights", "1,2", "--out", "OUT"],
+        "one for each of the 1 sources",
+    ),
+    "missing config": (
+        ["train", "--data", "phrasebook", "--config", "no.yaml", "--out", "OUT"],
+        "no.yaml: No such file",
+    ),
+    "missing run": (["translate", "--run", "OUT", "a"], "no such run folder"),
+    "missing input": (
+        ["translate", "--run", "RUN", "--input", "no.txt"],
+        "no.txt: No such file",
+    ),
+    "text and input": (
+        ["translate", "--run", "RUN", "--input", "no.txt", "a"],
+        "not both",
+    ),
+    "unknown checkpoint": (
+        ["translate", "--run", "RUN", "--checkpoint", "first", "a"],
+        "there are best and last",
+    ),
+    "missing pairs": (
+        ["evaluate", "--run", "RUN", "--data", "no.tsv"],
+        "no.tsv",
+    ),
+    "unwritable output": (
+        ["evaluate", "--run", "RUN", "--data", "PAIRS", "--output", "no/where.txt"],
+        "no/where.txt: No such file",
+    ),
+    "bad model name": (
+        ["export", "--run", "RUN", "--to", "OUT", "--name", "a/b"],
+        "model name 'a/b'",
+    ),
+    "nothing to verify": (["verify", "OUT"], "there is no such folder"),
+    "verify a run": (["verify", "RUN"], "not a SavedModel"),
+    "unknown option": (["translate", "--rum", "x"], "--rum"),
+    "unknown command": (["tranlate"], "tranlate"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_input_ends_in_one_clear_line(name, wrong, run_folder, tmp_path):
+    args, message = WRONG[name]
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("um gato\ta cat\n", encoding="utf-8")
+    places = {"OUT": tmp_path / "out", "RUN": run_folder, "PAIRS": pairs}
+    line = wrong(*(places.get(arg, arg) for arg in args))
+    assert message in line, line
+
+
+def test_a_malformed_line_stops_a_strict_run(wrong, tmp_path):
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_bytes(b"um gato\ta cat\none column\n")
+    out = tmp_path / "out"
+    line = wrong("train", "--data", pairs, "--strict", "--out", out)
+    assert "pairs.tsv:2" in line

@@ -1,0 +1,35 @@
+"""The main job, by its command: minutes, so it is marked slow."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from tfxformer.run import Run
+from tfxformer.verify import verify
+
+
+@pytest.mark.slow
+def test_quickstart(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "tfxformer.cli", "quickstart", "--out", "out"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=900,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr and "E0000" not in done.stderr
+    *shown, bleu, chrf, path = done.stdout.splitlines()
+    assert float(re.match(r"BLEU ([\d.]+)", bleu)[1]) >= 85
+    assert float(re.match(r"chrF ([\d.]+)", chrf)[1]) >= 85
+    assert len(shown) >= 8 and all("  →  " in line for line in shown)
+    assert path == "SavedModel: out/export/pt_en/1"
+    exported = tmp_path / "out" / "export" / "pt_en" / "1"
+    assert verify(exported).ok
+
+    # The weights are in it once.
+    size = sum(file.stat().st_size for file in exported.rglob("*") if file.is_file())
+    tokenizer, model = Run.open(tmp_path / "out" / "run").load()
+    assert size <= 1.3 * 4 * model.count_params() + len(tokenizer.model)
