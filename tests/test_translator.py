@@ -150,6 +150,13 @@ def test_text_beyond_the_limit_is_read_as_far_as_it_goes(translator, caplog):
     assert translator(HUGE) == translator(head)
 
 
+def test_text_that_normalising_makes_long_is_noticed(translator, caplog):
+    """One character of three bytes may become eighteen."""
+    with caplog.at_level(logging.WARNING, "tfxformer"):
+        translator("\ufdfa" * 10)
+    assert "text 1 has" in caplog.text
+
+
 def test_a_translation_that_does_not_end_is_cut_at_its_own_limit(translator):
     ids = translator.tokenizer.tokenize(["o " * 40])
     answer = translator.signatures["serving_default"](text=tf.constant(["o " * 40]))

@@ -16,8 +16,6 @@ from tfxformer.special_ids import END_ID, PAD_ID, START_ID, UNK_ID
 # What SentencePiece does to text first. Both rules are Unicode NFKC; the second also
 # makes it lower case.
 CASINGS = {"keep": "nfkc", "lower": "nfkc_cf"}
-# Pieces that any vocabulary has: the four special ones and the 256 bytes.
-SMALLEST_VOCABULARY = 4 + 256
 
 
 class Tokenizer(tf.Module):

@@ -130,17 +130,26 @@ class Translator:
             TypeError: for anything but strings.
         """
         texts = [_as_bytes(text) for text in texts]
-        self._warn_of_long(texts, first)
         translations, scores = [""] * len(texts), np.zeros(len(texts), "float32")
+        lengths = np.zeros(len(texts), int)
         order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
         for begin in range(0, len(order), batch_size):
             rows = order[begin : begin + batch_size]
-            answer = self.signatures["serving_default"](
-                text=tf.constant([texts[i] for i in rows])
-            )
+            batch = tf.constant([texts[i] for i in rows])
+            answer = self.signatures["serving_default"](text=batch)
             for i, translation in zip(rows, answer["translation"].numpy(), strict=True):
                 translations[i] = translation.decode()
             scores[rows] = answer["score"].numpy()
+            ids = self.signatures["tokenize"](text=batch)["ids"]
+            lengths[rows] = np.count_nonzero(ids, axis=1)
+        for i in np.flatnonzero(lengths >= self.max_length):
+            log.warning(
+                "text %d has %d tokens: the model reads the first %d, the rest is not "
+                "translated; split it into sentences",
+                first + i,
+                lengths[i],
+                self.max_length - 1,
+            )
         return translations, scores
 
     def answers(self, signature, inputs):
@@ -156,21 +165,6 @@ class Translator:
         inputs = {name: tf.constant(value) for name, value in inputs.items()}
         outputs = self.signatures[signature](**inputs)
         return {name: value.numpy() for name, value in outputs.items()}
-
-    def _warn_of_long(self, texts, first):
-        # A token has at least one byte, so only long texts need counting.
-        for number, text in enumerate(texts, first):
-            if len(text) < self.max_length:
-                continue
-            ids = self.signatures["tokenize"](text=tf.constant([text]))["ids"]
-            if ids.shape[1] >= self.max_length:
-                log.warning(
-                    "text %d has %d tokens: the model reads the first %d, the rest "
-                    "is not translated; split it into sentences",
-                    number,
-                    ids.shape[1],
-                    self.max_length - 1,
-                )
 
 
 def _as_bytes(text):
