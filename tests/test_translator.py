@@ -110,7 +110,6 @@ def test_bad_input_disturbs_nobody(model, request):
         good, alone, answers[:2] + answers[-2:], strict=True
     ):
         if expected != got:
-            request.getfixturevalue("translator")
             assert_tied(request.getfixturevalue("translator"), sentence, expected, got)
     bad = dict(zip(BAD, answers[2:-2], strict=True))
     assert bad["empty"] == bad["white space"] == bad["control characters"] == ""

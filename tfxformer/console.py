@@ -57,7 +57,7 @@ class Progress:
         if console.is_terminal:
             self.bar = RichProgress(
                 TextColumn("{task.description}"),
-                BarColumn(),
+                BarColumn(bar_width=10),  # all of it fits 80 columns
                 MofNCompleteColumn(),
                 TimeRemainingColumn(),
                 TextColumn("{task.fields[values]}"),
@@ -90,5 +90,5 @@ class Progress:
 
 def _text(values):
     return "  ".join(
-        f"{name.removeprefix('masked_')} {value:.3f}" for name, value in values.items()
+        f"{name.removeprefix('masked_')} {value:.2f}" for name, value in values.items()
     )
