@@ -56,6 +56,89 @@ def test_texts_files_and_scores(run_folder, exported, tmp_path, translator):
     assert out == translator("Olá!") + "\n"
 
 
+def test_a_line_may_hold_sentences_and_a_text_lines(run_folder, tmp_path, translator):
+    sentences = ["Olá!", "Bom dia.", "O gato bebe leite."]
+    file = tmp_path / "in.txt"
+    lines = [" ".join(sentences), "", "\tBom dia.\t Olá!", sentences[2]]
+    file.write_text("\n".join(lines), encoding="utf-8")
+    out, err, code = call("translate", "--run", run_folder, "--input", file, "--scores")
+    assert code == 0 and err == ""
+    first, second, third, fourth = (line.split("\t") for line in out.splitlines())
+    one = [translator(sentence) for sentence in sentences]
+    assert first[1] == " ".join(one) and fourth[1] == one[2]
+    assert second == ["0.0000", ""]
+    assert third[1:] == [f" {one[1]}  {one[0]}"]  # the score's tab is the only one
+    out, err, code = call("translate", "--run", run_folder, "Olá!\n\n Bom dia.", "Olá!")
+    assert code == 0 and err == ""
+    assert out == f"{one[0]}\n\n {one[1]}\n{one[0]}\n"
+
+
+def test_a_sentence_without_end_is_translated_in_parts(run_folder):
+    text = "o gato bebe leite e " * 250  # 5,000 characters
+    out, err, code = call("translate", "--run", run_folder, text)
+    assert code == 0 and len(out.splitlines()) == 1
+    assert "text 1: a sentence of 4999 characters" in err and "parts" in err
+    _, err, _ = call("--quiet", "translate", "--run", run_folder, text)
+    assert err == ""
+
+
+PAIRS = "O gato bebe leite.\tThe cat drinks milk.\n\tHello!\nOlá!\t\r\n"
+
+
+def test_given_translations_are_scored(run_folder, exported, tmp_path, translator):
+    file = tmp_path / "pairs.tsv"
+    file.write_bytes(PAIRS.encode())
+    texts = ["O gato bebe leite.", "", "Olá!"]
+    scores = translator.score(texts, ["The cat drinks milk.", "Hello!", ""])
+    for model, args, stdin in (
+        (run_folder, ["--input", file], b""),
+        (exported, [], PAIRS.encode()),
+    ):
+        out, err, code = call("score", "--run", model, *args, stdin=stdin)
+        assert code == 0 and err == ""
+        rows = [line.split("\t", 1) for line in out.splitlines()]
+        assert [float(score) for score, _ in rows] == pytest.approx(scores, abs=1e-3)
+        assert [pair for _, pair in rows] == PAIRS.splitlines()
+
+
+def test_candidates_are_sorted_best_first(run_folder, translator):
+    """Groups of neighbours, across the 1,024 lines that are read at once, too."""
+    candidates = ["xyz", translator("Bom dia."), "long " * 50, "Hello"]
+    many = [f"o {number}" for number in range(1022)]
+    rows = [(source, "a") for source in many]
+    rows += [("Bom dia.", candidate) for candidate in candidates]
+    rows += [("Olá!", "xyz"), ("Olá!", translator("Olá!")), ("Bom dia.", "xyz")]
+    data = "".join(f"{source}\t{candidate}\n" for source, candidate in rows).encode()
+    out, err, code = call("score", "--run", run_folder, "--rescore", stdin=data)
+    assert code == 0
+    assert "text 1025 is not scored" in err and len(err.splitlines()) == 1
+    lines = [line.split("\t") for line in out.splitlines()]
+    assert [line[1] for line in lines] == [source for source, _ in rows]
+    group = lines[1022:1026]
+    assert group[0][2] == candidates[1] and group[3][::2] == ["nan", candidates[2]]
+    assert {line[2] for line in group} == {*candidates}
+    scores = [float(line[0]) for line in group[:3]]
+    assert scores == sorted(scores, reverse=True)
+    assert [line[2] for line in lines[1026:]] == [translator("Olá!"), "xyz", "xyz"]
+
+
+@pytest.mark.parametrize("bad", ["no tab", "", "one\ttwo\tthree"])
+def test_a_line_that_is_no_pair_is_named_and_what_was_scored_kept(
+    bad, run_folder, tmp_path, monkeypatch, capfd
+):
+    file = tmp_path / "pairs.tsv"
+    file.write_bytes(f"{PAIRS}{bad}\nOlá!\tHi!\n".encode())
+    args = ["score", "--run", str(run_folder), "--input", str(file)]
+    monkeypatch.setattr(sys, "argv", ["tfxformer", *args])
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    out, err = capfd.readouterr()
+    assert end.value.code == 1 and len(out.splitlines()) == 3
+    tabs = bad.count("\t")
+    assert f"{file}:4: expected a source, a tab and a translation" in err
+    assert f"found {tabs} tabs" in err and len(err.splitlines()) == 1
+
+
 def test_from_two_columns_to_a_served_model(tmp_path):
     """Train, go on, evaluate, export, verify, translate: each by its command."""
     pairs = tmp_path / "pairs.tsv.gz"
@@ -117,8 +200,8 @@ def test_help_comes_without_tensorflow():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    for command in ("quickstart", "train", "translate", "evaluate", "export", "verify"):
-        assert command in done.stdout
+    commands = ["quickstart", "train", "translate", "score", "evaluate", "export"]
+    assert all(command in done.stdout for command in [*commands, "verify"])
 
 
 WRONG = {
@@ -159,6 +242,22 @@ WRONG = {
     "missing input": (
         ["translate", "--run", "RUN", "--input", "no.txt"],
         "no.txt: No such file",
+    ),
+    "missing pairs to score": (
+        ["score", "--run", "RUN", "--input", "no.tsv"],
+        "no.tsv: No such file",
+    ),
+    "a folder to score": (
+        ["score", "--run", "RUN", "--input", "RUN"],
+        "Is a directory",
+    ),
+    "missing run to score with": (
+        ["score", "--run", "OUT", "--input", "PAIRS"],
+        "no such run folder",
+    ),
+    "no tokens in a batch": (
+        ["translate", "--run", "RUN", "--tokens-per-batch", "0", "a"],
+        "--tokens-per-batch",
     ),
     "text and input": (
         ["translate", "--run", "RUN", "--input", "no.txt", "a"],

@@ -140,30 +140,32 @@ def test_describe_says_how_it_was_measured():
 def test_evaluate_translates_sources_and_compares_with_targets_in_order():
     calls = []
 
-    def translator(texts, batch_size):
-        calls.append((texts, batch_size))
+    def translator(texts, **options):
+        calls.append((texts, options))
         return [text.replace("o gato", "the cat drinks some milk") for text in texts]
 
     pairs = [
         Pair(f"o gato {number}", f"the cat drinks some milk {number}")
         for number in (3, 1, 2)
     ]
-    scores = evaluate(translator, pairs, batch_size=2)
-    assert calls == [(["o gato 3", "o gato 1", "o gato 2"], 2)]
+    scores = evaluate(translator, pairs, tokens_per_batch=2)
+    # A line is one sentence, whatever stops it has.
+    options = {"tokens_per_batch": 2, "split_sentences": False}
+    assert calls == [(["o gato 3", "o gato 1", "o gato 2"], options)]
     assert scores.translations == [pair.target for pair in pairs]
     assert scores.bleu == pytest.approx(100) and scores.sentences == 3
-    wrong_order = evaluate(lambda texts, _: translator(texts, 1)[::-1], pairs)
+    wrong_order = evaluate(lambda texts, **_: translator(texts)[::-1], pairs)
     assert wrong_order.bleu < 100
 
 
 def test_evaluate_in_lower_case():
     pairs = [Pair("", "The Cat Drinks Milk")]
     answer = ["the cat drinks milk"]
-    assert evaluate(lambda *_: answer, pairs).bleu < 100
-    lower = evaluate(lambda *_: answer, pairs, lowercase=True)
+    assert evaluate(lambda *_, **__: answer, pairs).bleu < 100
+    lower = evaluate(lambda *_, **__: answer, pairs, lowercase=True)
     assert lower.bleu == pytest.approx(100)
 
 
 def test_evaluate_of_nothing():
     with pytest.raises(ValueError, match="0 translations"):
-        evaluate(lambda texts, _: texts, [])
+        evaluate(lambda texts, **_: texts, [])

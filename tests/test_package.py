@@ -17,7 +17,8 @@ FOLDER = Path(tfxformer.__file__).parent
 # Each may import those before it and itself, none that comes later.
 ORDER = [
     ["tfxformer"],
-    ["errors", "special_ids", "quiet"],
+    ["errors", "special_ids", "quiet", "sentences"],
+    ["decoding_options"],
     ["console", "config"],
     ["corpora"],
     ["layers"],
@@ -28,10 +29,13 @@ ORDER = [
     ["training.trainer"],
     ["c_api"],
     ["recorded"],
+    ["signatures", "explanation"],
     ["translator"],
     ["evaluation"],
     ["verify"],
+    ["repository"],
     ["saved_model"],
+    ["ctranslate2_model"],
     ["quickstart"],
     ["cli"],
 ]
@@ -115,13 +119,14 @@ def test_nothing_imports_the_command_line():
     + ["tfxformer.model", "tfxformer.training.loss", "tfxformer.training.schedule"],
 )
 def test_the_model_runs_on_any_backend(name):
-    """Neither these nor what they import of the package import TensorFlow."""
+    """None imports TensorFlow, nor what they import of the package: but the seam."""
     todo, done = [name], set()
     while todo:
         module = todo.pop()
         done.add(module)
         names = imported(module)
-        assert not {other for other in names if other.startswith("tensorflow")}, module
+        if module != "tfxformer.layers.kernels":
+            assert not any(other.startswith("tensorflow") for other in names), module
         todo += own(names) - done
 
 
@@ -155,6 +160,7 @@ def test_the_package_is_light():
         ("errors", set()),
         ("quiet", set()),
         ("special_ids", set()),
+        ("sentences", set()),
         ("config", {"yaml"}),
         ("console", {"rich"}),
         ("corpora", set()),

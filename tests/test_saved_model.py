@@ -1,15 +1,16 @@
 """The export: its contract, its versions, its size, and that it serves."""
 
-import os
-
 import h5py
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from tfxformer import c_api, saved_model
+from tfxformer.decoding import DecodingOptions
 from tfxformer.errors import UserError
+from tfxformer.recorded import read_metadata
 from tfxformer.saved_model import export
+from tfxformer.translator import Translator
 from tfxformer.verify import verify
 
 # DESIGN's contract: what goes in and what comes out, by name, type and shape.
@@ -17,6 +18,18 @@ CONTRACT = {
     "serving_default": (
         {"text": ("string", [None])},
         {"translation": ("string", [None]), "score": ("float32", [None])},
+    ),
+    "translate_nbest": (
+        {"text": ("string", [None])},
+        {"translations": ("string", [None, 4]), "scores": ("float32", [None, 4])},
+    ),
+    "attention": (
+        {"text": ("string", [None])},
+        {
+            "source_tokens": ("string", [None, None]),
+            "target_tokens": ("string", [None, None]),
+            "attention": ("float32", [None, 1, 4, None, None]),
+        },
     ),
     "score": (
         {"text": ("string", [None]), "translation": ("string", [None])},
@@ -69,6 +82,49 @@ def test_the_c_loader_translates_new_sentences(exported, translator):
     np.testing.assert_allclose(got["score"], expected["score"], atol=1e-4)
 
 
+def test_the_best_of_many_is_best_and_scored_as_score_does(exported, translator):
+    texts = np.array([b"O gato preto bebeu o leite.", b"Bom dia!", b""], object)
+    answer = translator.answers("translate_nbest", {"text": texts})
+    translations, scores = answer["translations"], answer["scores"]
+    assert np.all(np.diff(scores, axis=1) <= 0)
+    for row in range(2):
+        assert len({*translations[row]}) > 1
+    assert translations[2].tolist() == [b""] * 4 and not scores[2].any()
+
+
+def test_options_are_chosen_at_export_and_recorded(run_folder, tmp_path):
+    options = DecodingOptions(
+        beam_size=3, n_best=2, length_penalty=0.6, max_length=9, forbidden=("s",)
+    )
+    path, report = export(run_folder, tmp_path, "model", options=options)
+    assert report.ok
+    decoding = read_metadata(path)["model"]["decoding"]
+    expected = {"method": "beam", "beam_size": 3, "length_penalty": 0.6}
+    assert expected.items() <= decoding["serving_default"].items()
+    assert decoding["translate_nbest"]["n_best"] == 2
+    python = Translator.load(run_folder, options=options)
+    loaded = Translator.load(path)
+    texts = ["O gato preto bebeu o leite.", "Bom dia!"]
+    assert loaded(texts) == python(texts)
+    assert loaded.n_best(texts)[0][0][0] == python(texts)[0]
+    assert all(len(found) == 2 for found in loaded.n_best(texts))
+    with pytest.raises(UserError, match="chosen at its export"):
+        Translator.load(path, options=options)
+
+
+def test_xla_gives_the_same_and_names_its_flag(run_folder, translator, tmp_path):
+    path, report = export(run_folder, tmp_path, "model", xla=True)
+    assert report.ok
+    assert "--xla_cpu_compilation_enabled=true" in report.describe()
+    assert not verify(path).ok  # a server without the flag would refuse
+    texts = ["O gato preto bebeu o leite.", "Bom dia!", "", "Onde est\u00e1 o gato?"]
+    loaded = Translator.load(path)
+    assert loaded(texts) == translator(texts)
+    one, other = loaded.explain(texts[0]), translator.explain(texts[0])
+    assert one.target_tokens == other.target_tokens
+    np.testing.assert_allclose(one.attention, other.attention, atol=1e-4)
+
+
 def test_the_weights_are_in_it_once(exported, translator):
     """The size of the whole export is held by the quickstart's test (slow)."""
     weights = sum(int(np.prod(v.shape)) for v in translator.transformer.weights)
@@ -93,8 +149,8 @@ def test_versions_count_up_and_none_is_touched(run_folder, tmp_path):
 def test_an_export_that_would_not_serve_is_not_published(
     run_folder, tmp_path, monkeypatch
 ):
-    def refuse(path, translator):
-        report = verify(path, translator)
+    def refuse(path, translator, allow_xla):
+        report = verify(path, translator, allow_xla=allow_xla)
         report.checks[0] = type(report.checks[0])("ops", False, "an op is missing")
         return report
 
@@ -102,31 +158,6 @@ def test_an_export_that_would_not_serve_is_not_published(
     with pytest.raises(UserError, match="an op is missing"):
         export(run_folder, tmp_path, "model")
     assert list((tmp_path / "model").iterdir()) == []
-
-
-def test_two_exports_at_once_take_two_numbers(tmp_path):
-    folder = tmp_path / "model"
-    (folder / "1").mkdir(parents=True)
-    (folder / "1" / "file").touch()
-    for number in "abc":
-        (tmp_path / number).mkdir()
-        (tmp_path / number / "file").touch()
-    real = os.rename
-    paths = []
-
-    def race(part, path):
-        # Another export is faster, once.
-        if not paths:
-            paths.append(path)
-            real(tmp_path / "b", path)
-        real(part, path)
-
-    saved_model.os.rename = race
-    try:
-        path = saved_model._publish(tmp_path / "a", folder)
-    finally:
-        saved_model.os.rename = real
-    assert paths == [folder / "2"] and path == folder / "3"
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "..", ".hidden", "a b", "é"])

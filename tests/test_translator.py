@@ -1,15 +1,21 @@
 """Strings to strings: order, batches, bad input, scores."""
 
+import itertools
 import logging
+import math
+import re
 import shutil
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tfxformer import Translator
 from tfxformer.corpora import load
 from tfxformer.errors import UserError
+from tfxformer.sentences import split_to_fit
 from tfxformer.special_ids import END_ID
 
 SENTENCES = [pair.source for pair in load("phrasebook", "test", cleaned=False)[0][:64]]
@@ -31,10 +37,11 @@ def test_it_has_learnt_something(translator):
     assert sum(line.endswith((".", "?", "!")) for line in translations) > 50
 
 
-def test_order_is_kept_whatever_the_batch_size(translator):
+def test_order_is_kept_whatever_the_size_of_batches(translator):
     expected = [translator(sentence) for sentence in SENTENCES[:20]]
-    for batch_size in (1, 3, 64):
-        assert_same(translator, SENTENCES[:20], expected, batch_size)
+    for tokens in (1, 50, 2048):
+        got = translator(SENTENCES[:20], tokens_per_batch=tokens)
+        assert_same(translator, SENTENCES[:20], expected, got)
 
 
 @pytest.mark.parametrize("wrong", [5, None, ["a", 5], [None], [["a"]]])
@@ -62,8 +69,7 @@ def test_batches_do_not_change_a_translation(served, translator):
                     assert_tied(translator, SENTENCES[i], alone[i], line)
 
 
-def assert_same(translator, sentences, expected, batch_size):
-    got = translator(sentences, batch_size=batch_size)
+def assert_same(translator, sentences, expected, got):
     for sentence, one, other in zip(sentences, expected, got, strict=True):
         if one != other:
             assert_tied(translator, sentence, one, other)
@@ -105,19 +111,17 @@ def test_bad_input_disturbs_nobody(model, request):
     good = SENTENCES[:4]
     alone = [model(sentence) for sentence in good]
     texts = [*good[:2], *BAD.values(), *good[2:]]
-    answers = model(texts, batch_size=len(texts))
-    for sentence, expected, got in zip(
-        good, alone, answers[:2] + answers[-2:], strict=True
-    ):
-        if expected != got:
-            assert_tied(request.getfixturevalue("translator"), sentence, expected, got)
+    answers = model(texts, tokens_per_batch=10_000)
+    oracle = request.getfixturevalue("translator")
+    assert_same(oracle, good, alone, answers[:2] + answers[-2:])
     bad = dict(zip(BAD, answers[2:-2], strict=True))
-    assert bad["empty"] == bad["white space"] == bad["control characters"] == ""
+    assert bad["empty"] == "" and bad["white space"] == BAD["white space"].decode()
+    assert bad["control characters"].strip() == ""
     assert all(isinstance(answer, str) for answer in bad.values())
-    for answer in bad.values():
-        assert "\n" not in answer and "\0" not in answer
+    assert all("\0" not in answer for answer in bad.values())
     # A NUL counts as a space.
     assert bad["NUL"] == model("O gato bebe leite.")
+    assert model("O gato\ud800bebe leite.") == model("O gato bebe leite.")
 
 
 def test_nothing_in_nothing_out(served):
@@ -135,25 +139,6 @@ def test_an_empty_batch_gives_an_empty_batch(served):
     assert served.signatures["tokenize"](text=empty)["ids"].shape[0] == 0
     ids = tf.zeros((0, 0), tf.int32)
     assert served.signatures["detokenize"](ids=ids)["text"].shape == (0,)
-
-
-def test_text_beyond_the_limit_is_read_as_far_as_it_goes(translator, caplog):
-    longest = translator.max_length - 1
-    ids = translator.tokenizer.tokenize([HUGE])[0, :longest]
-    head = translator.tokenizer.detokenize([ids.numpy().tolist()]).numpy()[0].decode()
-    with caplog.at_level(logging.WARNING, "tfxformer"):
-        translator(["Olá.", HUGE])
-    assert len(caplog.messages) == 1
-    assert "text 2 has" in caplog.text and f"first {longest}" in caplog.text
-    caplog.clear()
-    assert translator(HUGE) == translator(head)
-
-
-def test_text_that_normalising_makes_long_is_noticed(translator, caplog):
-    """One character of three bytes may become eighteen."""
-    with caplog.at_level(logging.WARNING, "tfxformer"):
-        translator("\ufdfa" * 10)
-    assert "text 1 has" in caplog.text
 
 
 def test_a_translation_that_does_not_end_is_cut_at_its_own_limit(translator):
@@ -203,6 +188,199 @@ def test_score_wants_as_many_translations_as_texts(translator):
         translator.signatures["score"](
             text=tf.constant(["a", "b"]), translation=tf.constant(["a"])
         )
+
+
+@pytest.mark.parametrize("model", ["translator", "served"])
+def test_given_translations_are_scored_in_order(model, request):
+    """What the signature gives, whatever the batches and the neighbours."""
+    model = request.getfixturevalue(model)
+    pairs = [*load("phrasebook", "test", cleaned=False)[0][:20], ("", ""), ("Olá.", "")]
+    texts, translations = zip(*pairs, strict=True)
+    answer = model.answers("score", {"text": texts, "translation": translations})
+    for tokens in (1, 100, 2048):
+        scores = model.score(texts, translations, tokens_per_batch=tokens)
+        assert scores == pytest.approx(answer["score"], abs=1e-5)
+    assert scores[-2] == 0 and (scores[:-2] < 0).all()
+    given = [line.encode() for line in translations]
+    assert model.score(texts, given).tolist() == scores.tolist()
+    assert model.score([], []).shape == (0,)
+
+
+def test_good_translations_score_better_than_those_of_others(translator):
+    texts, translations = zip(*load("phrasebook", "test")[0][:30], strict=True)
+    right = translator.score(texts, translations)
+    wrong = translator.score(texts, translations[1:] + translations[:1])
+    assert (right > wrong).mean() > 0.7
+
+
+def test_what_is_too_long_has_no_score(translator, caplog):
+    texts = ["Olá.", "o " * 47, "o " * 48, "Olá.", "Olá."]
+    translations = ["Hi.", "Hi.", "Hi.", "a " * 48, "Hi."]
+    with caplog.at_level(logging.WARNING, "tfxformer"):
+        scores = translator.score(texts, translations, first=10)
+    assert [math.isnan(score) for score in scores] == [False, False, True, True, False]
+    assert scores[0] == pytest.approx(scores[4])
+    first, second = caplog.messages
+    assert "text 12 is not scored" in first and "text 13 " in second
+    assert "48 tokens, more than the 47" in first
+
+
+def test_scoring_wants_pairs_of_strings(translator):
+    with pytest.raises(ValueError, match="1 translations for 2 texts"):
+        translator.score(["a", "b"], ["a"])
+    with pytest.raises(TypeError, match="NoneType"):
+        translator.score(["a"], [None])
+
+
+# Documents. `Echo` stands for a model where it does not matter what that answers.
+
+
+class Echo(Translator):
+    """Takes words for tokens, gives back what it reads, and remembers its batches."""
+
+    def __init__(self, max_length=8):
+        self.max_length = max_length
+        self.batches = []
+        self.signatures = {"tokenize": self._tokenize, "serving_default": self._echo}
+
+    def _tokenize(self, text):
+        counts = [len(line.decode().split()) for line in text.numpy()]
+        return {"ids": tf.sequence_mask(counts, dtype=tf.int32)}
+
+    def _echo(self, text):
+        self.batches.append([line.decode() for line in text.numpy()])
+        # The more words, the worse the score.
+        scores = [-float(len(line.split())) for line in self.batches[-1]]
+        return {"translation": text, "score": tf.constant(scores)}
+
+    @property
+    def read(self):
+        return [line for batch in self.batches for line in batch]
+
+
+DOCUMENT = """\tO título
+
+O gato bebe leite.  O Sr. Silva ri!\u00a0Porquê?\r
+    Uma linha.
+
+\n
+O gato bebe leite. Fim """
+
+
+def test_a_document_keeps_its_form():
+    echo = Echo()
+    assert echo([DOCUMENT, "", "Fim"]) == [DOCUMENT, "", "Fim"]
+    assert {*echo.read} == {
+        *("O título", "O gato bebe leite.", "O Sr. Silva ri!", "Porquê?"),
+        *("Uma linha.", "Fim"),
+    }
+    assert len(echo.read) == 6  # nothing is translated twice
+
+
+def test_translations_do_not_run_together():
+    assert Echo()("你好。再见！\n好") == "你好。 再见！\n好"
+
+
+@settings(deadline=None)
+@given(st.lists(st.text(st.characters() | st.sampled_from("a.?! \n\u2028。"))))
+def test_nothing_is_lost_or_moved(texts):
+    echo = Echo(max_length=4)
+    for text, answer in zip(texts, echo(texts, tokens_per_batch=20), strict=True):
+        assert "".join(answer.split()) == "".join(text.split())
+        assert re.findall(r"\s", answer.replace(" ", "")) == re.findall(
+            r"\s", text.replace(" ", "")
+        )
+    assert all(len(line.splitlines()) == 1 for line in echo.read)
+    assert all(len(line.split()) <= 3 for line in echo.read)
+
+
+def test_batches_are_sorted_and_bounded_by_tokens():
+    echo = Echo(max_length=100)
+    counts = np.random.default_rng(0).integers(0, 90, 99)
+    texts = [f"{i} " + "a " * count for i, count in enumerate(counts)]
+    assert echo(texts, tokens_per_batch=200) == texts
+    lengths = [[len(line.split()) for line in batch] for batch in echo.batches]
+    assert [*itertools.chain(*lengths)] == sorted(counts + 1)
+    assert max(len(batch) * max(batch[-1] + 1, 16) for batch in lengths) <= 200
+    # Each is as full as it can be: with the next sentence it would be too big.
+    for batch, after in itertools.pairwise(lengths):
+        assert (len(batch) + 1) * max(after[0] + 1, 16) > 200
+    # One that is longer than a whole batch has its own.
+    echo = Echo(max_length=100)
+    echo(texts, tokens_per_batch=1)
+    assert {len(batch) for batch in echo.batches} == {1}
+
+
+def test_a_long_sentence_is_cut_at_the_best_place_and_said(caplog):
+    echo = Echo(max_length=8)
+    texts = ["Olá.", "Bom dia. Um dois três, quatro cinco; seis sete oito nove dez"]
+    with caplog.at_level(logging.INFO, "tfxformer"):
+        assert echo.translate(texts, first=5)[0] == texts
+    assert {*echo.read} == {
+        *("Olá.", "Bom dia."),
+        *("Um dois três, quatro cinco;", "seis sete oito nove dez"),
+    }
+    (message,) = caplog.messages
+    assert "text 6: a sentence of 51 characters" in message
+    assert "7 tokens: translated in 2 parts" in message
+
+
+def test_a_character_beyond_the_limit_is_said(caplog):
+    with caplog.at_level(logging.WARNING, "tfxformer"):
+        Echo(max_length=1)("ab")
+    assert caplog.messages == [
+        "'a' has 1 tokens: the model reads the first 0",
+        "'b' has 1 tokens: the model reads the first 0",
+    ]
+
+
+def test_a_line_stays_one_sentence_if_asked_and_if_it_fits():
+    echo = Echo(max_length=8)
+    texts = ["Olá. Bom dia.", "Um dois três. Quatro cinco seis sete. Oito nove.\nDez."]
+    assert echo(texts, split_sentences=False) == texts
+    assert {*echo.read} == {
+        *("Olá. Bom dia.", "Um dois três.", "Quatro cinco seis sete. Oito nove."),
+        "Dez.",
+    }
+
+
+def test_a_document_s_score_is_the_mean_over_its_tokens():
+    _, scores = Echo().translate(["Um.", "Um. Dois três.\n\nUm.", " \n", ""])
+    # "Um." has 2 tokens of -1, "Dois três." 3 of -2, the end token among them.
+    assert scores == pytest.approx([-1, -(2 + 6 + 2) / 7, 0, 0])
+
+
+@pytest.mark.parametrize("model", ["translator", "served"])
+def test_a_document_is_its_sentences(model, request):
+    model = request.getfixturevalue(model)
+    lines = [" ".join(SENTENCES[:3]), "", *SENTENCES[3:5]]
+    one = [model(sentence) for sentence in SENTENCES[:5]]
+    text, expected = "\n".join(lines), "\n".join([" ".join(one[:3]), "", *one[3:]])
+    got = model(text)
+    assert re.findall(r"\s*\n\s*", got) == re.findall(r"\s*\n\s*", expected)
+    if got != expected:  # a tie in one of them
+        assert_same(
+            request.getfixturevalue("translator"),
+            SENTENCES[3:5],
+            one[3:],
+            got.split("\n")[2:],
+        )
+
+
+@pytest.mark.parametrize("model", ["translator", "served"])
+def test_nothing_of_a_long_text_is_left_out(model, request, caplog):
+    """Ten sentences without a stop are far beyond the 47 tokens that fit."""
+    tokenizer = request.getfixturevalue("translator").tokenizer
+    model = request.getfixturevalue(model)
+    text = ", ".join(re.sub("[.?!]", "", sentence) for sentence in SENTENCES[:10])
+    with caplog.at_level(logging.INFO, "tfxformer"):
+        translation = model(text)
+    assert "text 1: a sentence of" in caplog.text
+    caplog.clear()
+    parts = split_to_fit([text], lambda t: tokenizer.tokenize(t).row_lengths(), 47)[0]
+    assert len(parts) > 3
+    assert translation == " ".join(model(parts[::2]))
+    assert not caplog.messages
 
 
 # Loading.

@@ -4,8 +4,13 @@ Standard output carries the answer alone; progress and logs go to standard error
 Heavy imports wait until a command needs them, so that help and errors come at once.
 """
 
+import functools
+import inspect
+import itertools
 import json
 import logging
+import math
+import re
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -45,10 +50,88 @@ Checkpoint = Annotated[
 DataDir = Annotated[
     str | None, typer.Option(help="TensorFlow Datasets' folder, for ted.")
 ]
+TokensPerBatch = Annotated[
+    int,
+    typer.Option(min=1, help="The most tokens, padding included, read at once."),
+]
+# Of DecodingOptions; what is not given stays at its default.
+DECODING = {
+    "beam": (int, "Beam search with this many hypotheses; 1 is greedy."),
+    "n_best": (int, "How many translations an n-best list has."),
+    "length_penalty": (float, "Beam: alpha of GNMT; by default the mean ranks."),
+    "coverage_penalty": (float, "Beam: beta of GNMT."),
+    "sample": (bool, "Draw each token from the model's distribution."),
+    "temperature": (float, "Sampling: below 1 is bolder, above 1 wilder."),
+    "top_k": (int, "Sampling: from the k likeliest tokens."),
+    "top_p": (float, "Sampling: from the likeliest tokens of this probability."),
+    "seed": (int, "Sampling: the draws' seed."),
+    "no_repeat_ngram": (int, "Write no sequence of this many tokens twice."),
+    "min_length": (int, "The fewest tokens of a translation."),
+    "max_length": (int, "The most tokens of a translation."),
+    "forbid": (list[str], "A piece never to write. Repeat it to give several."),
+}
+Xla = Annotated[
+    bool,
+    typer.Option("--xla", help="Compile decoding with XLA: faster, after seconds."),
+]
 Reverse = Annotated[bool, typer.Option(help="Swap source and target.")]
 Strict = Annotated[
     bool, typer.Option(help="Stop at a malformed line instead of skipping it.")
 ]
+
+
+def with_decoding_options(command):
+    """Gives a command the options of decoding, as one argument ``decoding``.
+
+    Args:
+        command: a function with a keyword argument ``decoding``, a dict of what was
+            given; `_decoding` makes `DecodingOptions` of it.
+
+    Returns:
+        The command with one option for each of `DECODING`.
+    """
+    kind = inspect.Parameter.KEYWORD_ONLY
+    signature = inspect.signature(command)
+    own = [p for name, p in signature.parameters.items() if name != "decoding"]
+    more = [
+        inspect.Parameter(
+            name,
+            kind,
+            default=None,
+            annotation=Annotated[type_ | None, typer.Option(help=text)],
+        )
+        for name, (type_, text) in DECODING.items()
+    ]
+
+    @functools.wraps(command)
+    def with_options(**arguments):
+        given = {name: arguments.pop(name) for name in DECODING}
+        return command(**arguments, decoding=given)
+
+    with_options.__signature__ = signature.replace(parameters=[*own, *more])
+    return with_options
+
+
+def _decoding(given):
+    """`DecodingOptions` of what was given on the command line."""
+    from tfxformer.decoding_options import DecodingOptions
+
+    names = {"beam": "beam_size", "sample": "sampling", "forbid": "forbidden"}
+    chosen = {
+        names.get(name, name): tuple(value) if isinstance(value, list) else value
+        for name, value in given.items()
+        if value is not None
+    }
+    try:
+        return DecodingOptions(**chosen)
+    except UserError as error:
+        # As the command line spells them.
+        message = str(error)
+        for name, option in (("beam", "beam_size"), ("sample", "sampling")):
+            message = message.replace(option, name)
+        for name in DECODING:
+            message = re.sub(rf"\b{name}\b", "--" + name.replace("_", "-"), message)
+        raise UserError(message) from None
 
 
 def main():
@@ -163,6 +246,7 @@ def train(
 
 
 @app.command()
+@with_decoding_options
 def translate(
     text: Annotated[
         list[str] | None,
@@ -173,34 +257,108 @@ def translate(
         Path | None, typer.Option("--input", "-i", help="A file, a text a line.")
     ] = None,
     checkpoint: Checkpoint = "best",
-    batch_size: Annotated[
-        int, typer.Option(min=1, help="The most texts translated at once.")
-    ] = 64,
+    tokens_per_batch: TokensPerBatch = 2048,
     scores: Annotated[
         bool, typer.Option(help="Put each translation's score before it, and a tab.")
     ] = False,
+    prefix: Annotated[
+        str, typer.Option(help="What each translation begins with; a text a sentence.")
+    ] = "",
+    xla: Xla = False,
+    decoding: dict = ...,
 ):
-    """Translate texts, line by line, in their order."""
+    """Translate texts, line by line, in their order.
+
+    A text may hold many sentences: each is translated by itself. With --n-best, each
+    text is one sentence, and gives lines of its number, a score and a translation.
+    """
     if text and input:
         raise UserError("give texts or --input, not both")
+    options = _decoding(decoding)
+    if prefix and (options.n_best > 1 or scores or xla):
+        raise UserError("--prefix does not go with --n-best, --scores or --xla")
+    if options.n_best > 1 and scores:
+        raise UserError("--n-best gives scores already: leave out --scores")
     stream = None
     if not text:
         stream = _open(input, "rb") if input else sys.stdin.buffer
     start_tensorflow()
     from tfxformer.translator import Translator
 
-    translator = Translator.load(run, checkpoint)
+    translator = Translator.load(run, checkpoint, options, xla)
     first = 1
     for lines in _chunks(stream) if stream else [text]:
-        translations, means = translator.translate(lines, batch_size, first)
-        for translation, mean in zip(translations, means, strict=True):
-            line = f"{mean:.4f}\t{translation}\n" if scores else f"{translation}\n"
-            sys.stdout.buffer.write(line.encode())
+        if options.n_best > 1:
+            answers = _lists(translator.n_best(lines, tokens_per_batch, first), first)
+        elif prefix:
+            answers = translator.complete(lines, [prefix] * len(lines))
+        else:
+            translations, means = translator.translate(
+                lines, tokens_per_batch, first=first
+            )
+            # Tabs between a text's sentences give way to the score's.
+            answers = (
+                f"{mean:.4f}\t" + translation.replace("\t", " ")
+                if scores
+                else translation
+                for translation, mean in zip(translations, means, strict=True)
+            )
+        for answer in answers:
+            sys.stdout.buffer.write(f"{answer}\n".encode())
         sys.stdout.buffer.flush()
         first += len(lines)
 
 
+def _lists(lists, first):
+    """N-best lists as lines of text number, score and translation."""
+    for number, found in enumerate(lists, first):
+        for translation, score in found:
+            yield f"{number}\t{score:.4f}\t{translation}"
+
+
 @app.command()
+def score(
+    run: Model,
+    input: Annotated[
+        Path | None,
+        typer.Option(
+            "--input",
+            "-i",
+            help="A file of lines: a source, a tab, a translation; by default "
+            "standard input.",
+        ),
+    ] = None,
+    rescore: Annotated[
+        bool,
+        typer.Option(
+            "--rescore",
+            help="Sort the lines of each source, which follow one another, best first.",
+        ),
+    ] = False,
+    checkpoint: Checkpoint = "best",
+    tokens_per_batch: TokensPerBatch = 2048,
+):
+    """Score given translations: each line with its score and a tab before it.
+
+    The score is the mean log-probability of the translation's tokens; nan, with a
+    warning, where a side is too long for the model.
+    """
+    stream = _open(input, "rb") if input else sys.stdin.buffer
+    start_tensorflow()
+    from tfxformer.translator import Translator
+
+    translator = Translator.load(run, checkpoint)
+    rows = _scored(translator, stream, input or "standard input", tokens_per_batch)
+    if rescore:
+        groups = itertools.groupby(rows, key=lambda row: row[1])
+        rows = (row for _, group in groups for row in sorted(group, key=_best_first))
+    for mean, source, translation in rows:
+        sys.stdout.buffer.write(b"%.4f\t%s\t%s\n" % (mean, source, translation))
+        sys.stdout.buffer.flush()
+
+
+@app.command()
+@with_decoding_options
 def evaluate(
     data: Source,
     run: Model,
@@ -217,13 +375,16 @@ def evaluate(
     output: Annotated[
         Path | None, typer.Option(help="Write the translations here, one a line.")
     ] = None,
-    batch_size: Annotated[
-        int, typer.Option(min=1, help="The most sentences translated at once.")
-    ] = 64,
+    tokens_per_batch: TokensPerBatch = 2048,
+    xla: Xla = False,
+    decoding: dict = ...,
 ):
     """Score translations of pairs with BLEU and chrF, by sacreBLEU."""
     from tfxformer import corpora
 
+    options = _decoding(decoding)
+    if options.n_best > 1:
+        raise UserError("--n-best: one translation is evaluated, the best")
     for source in data:
         corpora.check_source(source)
     written = _open(output, "wb") if output else None
@@ -231,7 +392,7 @@ def evaluate(
     from tfxformer.evaluation import evaluate
     from tfxformer.translator import Translator
 
-    translator = Translator.load(run, checkpoint)
+    translator = Translator.load(run, checkpoint, options, xla)
     for source in data:
         pairs, counts = corpora.load(
             source,
@@ -242,7 +403,7 @@ def evaluate(
             cleaned=False,
         )
         log.info("%s: %s", source, counts.describe())
-        result = evaluate(translator, pairs, lowercase, batch_size)
+        result = evaluate(translator, pairs, lowercase, tokens_per_batch)
         print(f"{source}: {result.sentences:,} sentences")
         print(result.describe())
         if written:
@@ -251,20 +412,51 @@ def evaluate(
 
 
 @app.command()
+@with_decoding_options
 def export(
     run: Annotated[Path, typer.Option(help="A run folder.")],
     to: Annotated[Path, typer.Option(help="The model repository.")] = Path("export"),
     name: Annotated[str, typer.Option(help="The model's name in it.")] = "pt_en",
     checkpoint: Checkpoint = "best",
+    format: Annotated[
+        str,
+        typer.Option(
+            "--format",
+            help="savedmodel, for TensorFlow Serving, or ctranslate2, for CTranslate2.",
+        ),
+    ] = "savedmodel",
+    xla: Annotated[
+        bool,
+        typer.Option(
+            "--xla",
+            help="Compile what translates with XLA: faster, for a server that is "
+            "started with the flag which the export names.",
+        ),
+    ] = False,
+    decoding: dict = ...,
 ):
-    """Export a run as the next version of a model for TensorFlow Serving.
+    """Export a run as the next version of a model, for a server to load.
 
-    The last line is the path it wrote.
+    How it decodes is chosen here and stays. The last line is the path it wrote.
     """
+    if format not in ("savedmodel", "ctranslate2"):
+        raise UserError(f"--format {format!r}: there are savedmodel and ctranslate2")
+    options = _decoding(decoding)
+    given = [f"--{name.replace('_', '-')}" for name, x in decoding.items() if x]
+    given += ["--xla"] if xla else []
+    if format == "ctranslate2" and given:
+        raise UserError(
+            f"{', '.join(given)}: CTranslate2 takes its options when it translates"
+        )
     start_tensorflow()
+    if format == "ctranslate2":
+        from tfxformer.ctranslate2_model import export_ctranslate2
+
+        print(export_ctranslate2(run, to, name, checkpoint))
+        return
     from tfxformer.saved_model import export
 
-    path, report = export(run, to, name, checkpoint)
+    path, report = export(run, to, name, checkpoint, options, xla)
     say(report.describe())
     print(path)
 
@@ -314,6 +506,28 @@ def _open(path, mode):
         return open(path, mode)
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}") from None
+
+
+def _scored(translator, stream, name, tokens_per_batch):
+    """Yields a score, a source and a translation for each line of a stream."""
+    first = 1
+    for lines in _chunks(stream):
+        rows = [line.split(b"\t") for line in lines]
+        bad = next((i for i, row in enumerate(rows) if len(row) != 2), len(rows))
+        sources, translations = zip(*rows[:bad], strict=True) if bad else ((), ())
+        scores = translator.score(sources, translations, tokens_per_batch, first)
+        yield from zip(scores, sources, translations, strict=True)
+        if bad < len(rows):
+            raise UserError(
+                f"{name}:{first + bad}: expected a source, a tab and a translation, "
+                f"found {len(rows[bad]) - 1} tabs; mend the line"
+            )
+        first += len(lines)
+
+
+def _best_first(row):
+    """Sorts the rows of `_scored`: those without a score last."""
+    return (math.isnan(row[0]), -row[0])
 
 
 def _chunks(stream):

@@ -66,17 +66,24 @@ def compare(translations, references, lowercase=False):
     )
 
 
-def evaluate(translator, pairs, lowercase=False, batch_size=64):
+def evaluate(translator, pairs, lowercase=False, tokens_per_batch=2048):
     """Translates the sources of pairs and scores the result.
+
+    Each source is read as one sentence, as in training, unless it is too long for
+    the model.
 
     Args:
         translator: a `Translator`.
         pairs: `Pair`s.
         lowercase: compare in lower case.
-        batch_size: the most sentences translated at once.
+        tokens_per_batch: see `Translator.translate`.
 
     Returns:
         An `Evaluation`.
     """
-    translations = translator([pair.source for pair in pairs], batch_size)
+    translations = translator(
+        [pair.source for pair in pairs],
+        tokens_per_batch=tokens_per_batch,
+        split_sentences=False,
+    )
     return compare(translations, [pair.target for pair in pairs], lowercase)

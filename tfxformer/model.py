@@ -1,25 +1,10 @@
 """The Transformer: token ids to logits (Figure 1 of the paper)."""
 
-from typing import NamedTuple
-
 import keras
 from keras import ops
 
 from tfxformer.layers import Decoder, Encoder, padding_mask
-
-
-class DecodingState(NamedTuple):
-    """What decoding one token at a time carries from step to step.
-
-    Attributes:
-        cache: for each decoder layer, keys and values of its self-attention
-            ``(batch, heads, room, key_dim)`` and of its cross-attention
-            ``(batch, heads, source, key_dim)``; see `Decoder.start_cache`.
-        source_mask: boolean ``(batch, source)``, True where the source has a token.
-    """
-
-    cache: list
-    source_mask: object
+from tfxformer.layers.kernels import add_bias
 
 
 @keras.saving.register_keras_serializable("tfxformer")
@@ -157,44 +142,18 @@ class Transformer(keras.Model):
         # to the logits, which the loss would apply a second time.
         *positions, depth = ops.shape(x)
         flat = ops.reshape(x, (-1, depth))
-        if self.final_layer is not None:
-            logits = self.final_layer(flat)
-        else:
-            embeddings = self.decoder.pos_embedding.embedding.embeddings
-            logits = ops.matmul(flat, ops.transpose(ops.cast(embeddings, x.dtype)))
+        kernel, bias = self.output_weights()
+        logits = ops.matmul(flat, ops.cast(kernel, x.dtype))
+        if bias is not None:
+            logits = add_bias(logits, ops.cast(bias, x.dtype))
         return ops.reshape(logits, (*positions, self.target_vocab_size))
 
-    def encode(self, source, room):
-        """Reads the source and prepares decoding one token at a time.
-
-        Args:
-            source: token ids ``(batch, source)``.
-            room: the number of target tokens to make room for.
-
-        Returns:
-            A `DecodingState` for `decode_step`.
-        """
-        if not self.built:
-            self.build()
-        mask = padding_mask(source)
-        context = self.encoder(source, mask=mask)
-        return DecodingState(self.decoder.start_cache(context, room), mask)
-
-    def decode_step(self, tokens, position, state):
-        """The logits that follow one more token, without computing the others again.
-
-        Args:
-            tokens: the newest token ids, ``(batch,)``; the start token first.
-            position: their position, a scalar tensor, 0 for the start token.
-            state: from `encode`, or from the step before.
-
-        Returns:
-            Logits ``(batch, target_vocab_size)`` and the new `DecodingState`.
-        """
-        x, cache = self.decoder.decode_step(
-            tokens, position, state.cache, state.source_mask
-        )
-        return self.project(x), state._replace(cache=cache)
+    def output_weights(self):
+        """The output projection: ``(d_model, vocab)``, and its bias or None."""
+        if self.final_layer is not None:
+            return self.final_layer.kernel, self.final_layer.bias
+        embeddings = self.decoder.pos_embedding.embedding.embeddings
+        return ops.transpose(embeddings), None
 
     def get_config(self):
         return super().get_config() | self.config

@@ -8,7 +8,7 @@ from tfxformer import corpora
 from tfxformer.config import load_config
 from tfxformer.console import say
 from tfxformer.errors import UserError
-from tfxformer.evaluation import compare
+from tfxformer.evaluation import evaluate
 from tfxformer.saved_model import export
 from tfxformer.training.trainer import train
 from tfxformer.translator import Translator
@@ -51,10 +51,7 @@ def quickstart(out=None, seed=0):
 
     say("3. Translating held-out sentences through the exported signature")
     pairs, _ = corpora.load("phrasebook", "test", cleaned=False)
-    served = Translator.load(path)
-    result = compare(
-        served([pair.source for pair in pairs]), [pair.target for pair in pairs]
-    )
+    result = evaluate(Translator.load(path), pairs)
     for i in range(0, len(pairs), len(pairs) // SHOWN):
         print(f"{pairs[i].source}  →  {result.translations[i]}")
     print(result.describe())

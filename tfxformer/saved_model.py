@@ -1,18 +1,17 @@
 """Export: one SavedModel, strings in and strings out, for TensorFlow Serving."""
 
-import errno
-import os
 import re
-import shutil
-import tempfile
 from pathlib import Path
 
 import keras
 import numpy as np
+from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 from tfxformer.errors import UserError
 from tfxformer.quiet import quiet_stderr
 from tfxformer.recorded import example, write_metadata
+from tfxformer.repository import next_version
+from tfxformer.signatures import n_best_options
 from tfxformer.translator import Translator
 from tfxformer.verify import verify
 
@@ -30,7 +29,7 @@ PROBES = [
 ]
 
 
-def export(run, to="export", name="pt_en", checkpoint="best"):
+def export(run, to="export", name="pt_en", checkpoint="best", options=None, xla=False):
     """Writes the next version of a model into a model repository, and proves it.
 
     The model is written to a temporary folder and renamed into place once
@@ -42,6 +41,9 @@ def export(run, to="export", name="pt_en", checkpoint="best"):
         to: the model repository.
         name: the model's name in it.
         checkpoint: "best" or "last".
+        options: `DecodingOptions`, recorded in the export; None decodes greedily.
+        xla: compile what translates with XLA. A server must be told to allow it:
+            the report names the flag.
 
     Returns:
         The new folder, ``to/name/version``, and the `Report` on it.
@@ -50,37 +52,23 @@ def export(run, to="export", name="pt_en", checkpoint="best"):
         UserError: when the run cannot be read, the repository not be written, or
             the export would not serve.
     """
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name):
-        raise UserError(
-            f"model name {name!r}: use letters, digits, '_', '-' and '.' only, since "
-            "it is a folder and a part of the server's addresses"
-        )
-    translator = Translator.load(run, checkpoint)
-    if translator.transformer is None:
+    if (Path(run) / "saved_model.pb").exists():
         raise UserError(f"{run}: is an exported model already; give a run folder")
-    folder = Path(to) / name
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        # Beside the versions, so that renaming is one step; a name that is no
-        # number is no version to a server.
-        scratch = Path(tempfile.mkdtemp(prefix=".part-", dir=folder))
-    except OSError as error:
-        raise UserError(f"{error.filename}: {error.strerror}") from None
-    try:
-        part = scratch / "1"
+    translator = Translator.load(run, checkpoint, options, xla)
+
+    def write_and_prove(part):
         write(translator, part)
-        report = verify(part, translator)
+        report = verify(part, translator, allow_xla=xla)
         if not report.ok:
             raise UserError(
                 "the export would not serve: "
                 + "; ".join(check.detail for check in report.checks if not check.ok)
             )
-        report.path = _publish(part, folder)
-    except OSError as error:
-        raise UserError(f"{error.filename}: {error.strerror}") from None
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
-    return report.path, report
+        return report
+
+    path, report = next_version(to, name, write_and_prove)
+    report.path = path
+    return path, report
 
 
 def write(translator, path):
@@ -102,6 +90,7 @@ def write(translator, path):
         )
     with quiet_stderr():
         archive.write_out(str(path), verbose=False)
+    _slim(Path(path, "saved_model.pb"))
     write_metadata(
         path,
         [
@@ -111,9 +100,43 @@ def write(translator, path):
         model={
             "max_length": translator.max_length,
             "vocab_size": translator.tokenizer.vocab_size,
-            "decoding": {"method": "greedy"},
+            "decoding": {
+                "serving_default": translator.options.describe(),
+                "translate_nbest": n_best_options(translator.options).describe(),
+            },
+            "xla": translator.xla,
         },
     )
+
+
+def _slim(file):
+    """Leaves out of a SavedModel's graph what no server reads: a third of it.
+
+    Nodes in functions are named after the layers they were made in, and named again
+    wherever they are read; and each says what shapes it gives, which loading infers.
+
+    Args:
+        file: the path of a ``saved_model.pb``.
+    """
+    model = SavedModel.FromString(file.read_bytes())
+    graph = model.meta_graphs[0].graph_def
+    for function in graph.library.function:
+        names = {node.name: f"n{i}" for i, node in enumerate(function.node_def)}
+
+        def short(place, names=names):  # "name", "name:output:0" or "^name"
+            control, name, output = re.fullmatch(r"(\^?)([^:]*)(.*)", place).groups()
+            return control + names.get(name, name) + output
+
+        for node in function.node_def:
+            node.name = names[node.name]
+            node.input[:] = [short(place) for place in node.input]
+            node.attr.pop("_output_shapes", None)
+        for returned in (function.ret, function.control_ret):
+            for name, place in [*returned.items()]:
+                returned[name] = short(place)
+    for node in graph.node:
+        node.attr.pop("_output_shapes", None)
+    file.write_bytes(model.SerializeToString(deterministic=True))
 
 
 def _probes(translator):
@@ -129,8 +152,11 @@ def _probes(translator):
     translation = translator.answers("serving_default", {"text": text})["translation"]
     ids = translator.answers("tokenize", {"text": text})["ids"]
     nothing = np.array([], dtype=object)
-    yield "serving_default", {"text": text}
-    yield "serving_default", {"text": nothing}
+    for signature in ("serving_default", "translate_nbest", "attention"):
+        # Attention of all of them would be most of what is recorded.
+        few = text[[0, 2]] if signature == "attention" else text
+        yield signature, {"text": few}
+        yield signature, {"text": nothing}
     yield "score", {"text": text, "translation": translation}
     yield "score", {"text": text, "translation": text[::-1]}
     yield "score", {"text": nothing, "translation": nothing}
@@ -139,18 +165,3 @@ def _probes(translator):
     yield "detokenize", {"ids": ids}
     yield "detokenize", {"ids": np.array([[5, -1, 2**31 - 1, 0]], dtype="int32")}
     yield "detokenize", {"ids": np.zeros((0, 0), dtype="int32")}
-
-
-def _publish(part, folder):
-    """Renames the finished folder to the next version; never over another one."""
-    while True:
-        versions = [int(p.name) for p in folder.iterdir() if p.name.isdecimal()]
-        path = folder / str(max(versions, default=0) + 1)
-        try:
-            os.rename(part, path)
-            return path
-        except OSError as error:
-            # Another export took the number meanwhile: a folder that holds
-            # something is not replaced by a rename.
-            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-                raise

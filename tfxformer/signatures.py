@@ -1,31 +1,58 @@
 """The exported model's signatures as graph functions: strings in, strings out."""
 
+import dataclasses
+
 import tensorflow as tf
 
 from tfxformer.batches import encode_source, encode_target
-from tfxformer.decoding import greedy
+from tfxformer.decoding import decode
 from tfxformer.layers.masking import padding_mask
 from tfxformer.special_ids import END_ID
 from tfxformer.training.loss import token_loss
 
+# The shapes that XLA compiles for: the least of these rows that hold the batch (beyond
+# the last, multiples of it), and the least power of two of at least this many columns.
+XLA_ROWS = (1, 8, 16, 32, 64)
+XLA_COLUMNS = 16
+# Hypotheses of an n-best list where the options speak of none.
+N_BEST = 4
 
-def signatures(tokenizer, transformer):
-    """The exported model's signatures as graph functions; DESIGN's contract.
+
+def signatures(tokenizer, transformer, options, xla=False):
+    """The signatures of DESIGN's contract.
+
+    Args:
+        tokenizer: a `Tokenizer`.
+        transformer: the `Transformer` that was trained with it.
+        options: `DecodingOptions` of all that translates.
+        xla: compile decoding with XLA, for a few shapes.
 
     Returns:
         By name, functions that take and give tensors by name.
     """
-    longest = transformer.max_length - 1  # beside the start or the end token
     text = tf.TensorSpec([None], tf.string, name="text")
     translation = tf.TensorSpec([None], tf.string, name="translation")
     ids = tf.TensorSpec([None, None], tf.int32, name="ids")
+    longest = transformer.max_length - 1  # beside the start or the end token
+    one = dataclasses.replace(options, n_best=1)
+    some = n_best_options(options)
 
     def translate(text):
         source = encode_source(tokenizer, text, longest=longest)
-        decoded = greedy(transformer, source)
+        found = _search(transformer, source, one, xla)
         return {
-            "translation": tokenizer.detokenize(decoded.ids),
-            "score": decoded.score,
+            "translation": tokenizer.detokenize(found.ids[:, 0]),
+            "score": found.score[:, 0],
+        }
+
+    def translate_nbest(text):
+        source = encode_source(tokenizer, text, longest=longest)
+        found = _search(transformer, source, some, xla)
+        n = some.n_best
+        flat = tf.reshape(found.ids, tf.stack([tf.shape(text)[0] * n, -1]))
+        return {
+            "translations": tf.reshape(tokenizer.detokenize(flat), [-1, n]),
+            "scores": found.rank,
         }
 
     def score(text, translation):
@@ -45,6 +72,15 @@ def signatures(tokenizer, transformer):
         nothing = (source[:, :1] == END_ID) & (target_out[:, :1] == END_ID)
         return {"score": tf.where(tf.reduce_all(nothing, axis=1), 0.0, mean)}
 
+    def attention(text):
+        source = encode_source(tokenizer, text, longest=longest)
+        found = _search(transformer, source, one, xla, attention=True)
+        return {
+            "source_tokens": tokenizer.spell(source),
+            "target_tokens": tokenizer.spell(found.ids[:, 0]),
+            "attention": found.attention[:, 0],  # (batch, layers, heads, T, S)
+        }
+
     def tokenize(text):
         return {"ids": tokenizer.tokenize(text).to_tensor()}
 
@@ -53,7 +89,92 @@ def signatures(tokenizer, transformer):
 
     return {
         "serving_default": tf.function(translate, input_signature=[text]),
+        "translate_nbest": tf.function(translate_nbest, input_signature=[text]),
         "score": tf.function(score, input_signature=[text, translation]),
+        "attention": tf.function(attention, input_signature=[text]),
         "tokenize": tf.function(tokenize, input_signature=[text]),
         "detokenize": tf.function(detokenize, input_signature=[ids]),
     }
+
+
+def completion(tokenizer, transformer, options):
+    """A graph function that translates with a given beginning.
+
+    Args:
+        tokenizer: a `Tokenizer`.
+        transformer: the `Transformer` that was trained with it.
+        options: `DecodingOptions`.
+
+    Returns:
+        A function of ``text`` and ``prefix``, strings ``(batch,)``, to a dict like
+        that of ``serving_default``; the translation begins with the prefix.
+    """
+    longest = transformer.max_length - 1
+    strings = tf.TensorSpec([None], tf.string)
+    one = dataclasses.replace(options, n_best=1)
+
+    @tf.function(input_signature=[strings, strings])
+    def complete(text, prefix):
+        source = encode_source(tokenizer, text, longest=longest)
+        begun = tokenizer.tokenize(prefix).to_tensor()[:, :longest]
+        found = decode(transformer, source, one, prefix=begun)
+        return {
+            "translation": tokenizer.detokenize(found.ids[:, 0]),
+            "score": found.score[:, 0],
+        }
+
+    return complete
+
+
+def n_best_options(options):
+    """The options of n-best lists: those given, with a beam at least.
+
+    Example:
+        >>> from tfxformer.decoding import DecodingOptions
+        >>> n_best_options(DecodingOptions()).beam_size
+        4
+    """
+    if options.sampling:
+        n = options.n_best if options.n_best > 1 else N_BEST
+        return dataclasses.replace(options, n_best=n)
+    beam = options.beam_size if options.beam_size > 1 else N_BEST
+    n = options.n_best if options.n_best > 1 else beam
+    return dataclasses.replace(options, beam_size=beam, n_best=n)
+
+
+def _search(transformer, source, options, xla, attention=False):
+    """`decode`, as it is or compiled by XLA for a few shapes."""
+    if not xla:
+        return decode(transformer, source, options, attention=attention)
+    rows, columns = tf.unstack(tf.shape(source))
+    # Rows and columns of padding are sources without a token: they take no steps.
+    more_rows = _least_shape(rows, XLA_ROWS) - rows
+    steps = [XLA_COLUMNS * 2**i for i in range(12)]
+    more_columns = _least_shape(columns, steps) - columns
+    padded = tf.pad(source, [[0, more_rows], [0, more_columns]])
+
+    @tf.function(jit_compile=True)
+    def compiled(source):
+        found = decode(transformer, source, options, attention=attention, xla=True)
+        # What is not there cannot leave a graph.
+        return found if attention else found._replace(attention=tf.zeros([]))
+
+    found = compiled(padded)
+    if attention:
+        found = found._replace(attention=found.attention[:rows, ..., :columns])
+    # As long as the longest, and no padding: as without XLA.
+    longest = tf.reduce_max(tf.math.count_nonzero(found.ids, axis=-1, dtype=tf.int32))
+    return found._replace(
+        ids=found.ids[:rows, :, :longest],
+        score=found.score[:rows],
+        rank=found.rank[:rows],
+        attention=found.attention[..., :longest, :] if attention else None,
+    )
+
+
+def _least_shape(size, shapes):
+    """The least of ascending shapes that is no less than a size."""
+    last = shapes[-1]
+    multiple = -(-size // last) * last
+    least = tf.where(tf.constant(shapes) >= size, tf.constant(shapes), last)
+    return tf.where(size <= last, tf.reduce_min(least), multiple)

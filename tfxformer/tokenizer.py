@@ -165,6 +165,36 @@ class Tokenizer(tf.Module):
         ids = ids.with_values(tf.where(known, ids.values, UNK_ID))
         return clean(self._pieces.detokenize(ids), replacement=0xFFFD)
 
+    def spell(self, ids):
+        """Each token as SentencePiece spells it, in the graph or outside it.
+
+        Args:
+            ids: padded int32 ``(batch, length)``.
+
+        Returns:
+            Strings ``(batch, length)``, empty for padding.
+        """
+        spelt = self._pieces.id_to_string(ids)
+        return tf.where(ids == PAD_ID, "", spelt)
+
+    def ids_of(self, pieces):
+        """The ids of pieces that are given as SentencePiece spells them, or as ids.
+
+        Raises:
+            UserError: naming the piece that the vocabulary does not have.
+        """
+        ids = []
+        for piece in pieces:
+            id = piece if isinstance(piece, int) else self.processor.PieceToId(piece)
+            known = 0 <= id < self.vocab_size
+            if not known or (id == UNK_ID and piece not in (UNK_ID, "<unk>")):
+                raise UserError(
+                    f"the vocabulary has no piece {piece!r}; a word's first piece "
+                    "begins with \u2581, as in \u2581casa"
+                )
+            ids.append(id)
+        return tuple(ids)
+
     def pieces(self, ids):
         """The pieces of a list of ids, as SentencePiece spells them."""
         return [self.processor.IdToPiece(int(i)) for i in ids]

@@ -1,218 +1,167 @@
-"""Greedy decoding: the same ids as running the whole model again at each step."""
+"""One token after the other: against NumPy's greedy, and the draws of sampling."""
 
 import functools
 
-import keras
 import numpy as np
 import numpy_transformer as numpy_version
 import oracle
 import pytest
-import tensorflow as tf
+from decoding_oracle import (
+    SPECIAL,
+    VARIANTS,
+    decode_with,
+    forward,
+    score_all,
+    written,
+)
+from decoding_oracle import small_model as model_with
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from tfxformer import Transformer
-from tfxformer.decoding import greedy, length_limit
-from tfxformer.special_ids import END_ID, PAD_ID, START_ID, UNK_ID
+from tfxformer.special_ids import END_ID, START_ID
 
-HEADS, VOCAB = oracle.TINY["num_heads"], 13
-FORBIDDEN = (PAD_ID, UNK_ID, START_ID)
-MAX_LENGTH = 18
+# The likeliest tokens end more often so.
+small_model = functools.partial(model_with, end_bias=-0.7)
 # No token but the end; short ones; one whose limit is the model's own.
-SENTENCES = [[3], [4, 3], [5, 6, 3], [8, 9, 10, 11, 12, 4, 3], [7, 7, 3], [9, 3]]
-
-VARIANTS = [
-    {"norm": "post"},
-    {"norm": "pre", "tie_embeddings": True, "learned_positions": True},
-]
+SENTENCES = [[3], [4, 3], [5, 6, 3], [5, 6, 4, 5, 4, 4, 6, 5, 3], [6, 6, 3], [6, 3]]
+LIMITS = [0, 14, 16, 24, 16, 14]
+# The 99.9 % quantile of chi-square with 3 degrees of freedom.
+CHI_SQUARE_3 = 16.27
 
 
-@functools.cache
-def make(variant):
-    options = {"input_vocab_size": VOCAB, "target_vocab_size": VOCAB}
-    options |= {"max_length": MAX_LENGTH} | VARIANTS[variant]
-    model = oracle.tiny_transformer(seed=3, **options)
-    if model.final_layer is not None:
-        # What is forbidden would often be the likeliest, and some sentences end.
-        add_bias(model, [*FORBIDDEN, END_ID], 1)
-    return model
-
-
-def add_bias(model, ids, amount):
-    bias = np.array(model.final_layer.bias)
-    bias[ids] += amount
-    model.final_layer.bias.assign(bias)
-
-
-@functools.cache
-def in_a_graph(variant):
-    return tf.function(
-        functools.partial(greedy, make(variant)),
-        input_signature=[tf.TensorSpec([None, None], tf.int32)],
-    )
-
-
-@pytest.fixture
-def with_end_bias(request):
-    """The first model's decoding, with the end token likelier by so much."""
-    before = make(0).final_layer.bias.numpy()
-    add_bias(make(0), END_ID, request.param)
-    yield in_a_graph(0)
-    make(0).final_layer.bias.assign(before)
-
-
-def pad(sentences, width=None):
-    source = np.zeros((len(sentences), width or max(map(len, sentences))), np.int32)
-    for row, sentence in zip(source, sentences, strict=True):
-        row[: len(sentence)] = sentence
-    return tf.constant(source)
-
-
-def written(ids):
-    """The ids without padding, which may only stand at the end."""
-    ids = np.asarray(ids)
-    count = np.count_nonzero(ids)
-    assert (ids[count:] == PAD_ID).all()
-    return ids[:count].tolist()
-
-
-@pytest.mark.parametrize(("variant", "graph"), [(0, False), (0, True), (1, True)])
-def test_agrees_with_numpy(variant, graph):
-    model = make(variant)
-    decode = in_a_graph(variant) if graph else functools.partial(greedy, model)
-    decoded = decode(pad(SENTENCES))
-    assert decoded.ids.dtype == "int32" and decoded.score.dtype == "float32"
+@pytest.mark.parametrize("variant", [0, 1, 2])
+@pytest.mark.parametrize("fixed", [False, True], ids=["growing", "fixed"])
+def test_greedy_agrees_with_numpy(variant, fixed):
+    model = small_model(variant)
+    decoded = decode_with(model, SENTENCES, xla=fixed)
+    assert decoded.ids.dtype == np.int32 and decoded.score.dtype == np.float32
+    assert_array_equal(decoded.rank, decoded.score)
     weights = oracle.transformer_weights(model)
-    limits = [0, 14, 16, MAX_LENGTH, 16, 14]
     for sentence, limit, ids, score in zip(
-        SENTENCES, limits, decoded.ids, decoded.score, strict=True
+        SENTENCES, LIMITS, decoded.ids[:, 0], decoded.score[:, 0], strict=True
     ):
-        expected, log_probabilities = numpy_version.greedy(
+        expected, log_p = numpy_version.greedy(
             sentence,
             weights,
-            HEADS,
+            model.config["num_heads"],
             START_ID,
             END_ID,
             limit,
             norm=VARIANTS[variant]["norm"],
-            forbidden=FORBIDDEN,
+            forbidden=SPECIAL,
         )
-        assert written(ids) == expected
-        mean = np.mean(log_probabilities) if log_probabilities else 0.0
-        assert_allclose(score, mean, rtol=1e-4, atol=1e-4)
+        assert written(ids) == tuple(expected)
+        assert_allclose(score, np.mean(log_p) if log_p else 0.0, atol=1e-4)
 
 
 def test_the_comparison_is_of_something():
-    """Sentences that end, that are cut off, and that would write what they may not."""
-    model = make(0)
-    decoded = [written(ids) for ids in in_a_graph(0)(pad(SENTENCES)).ids]
-    ended = [END_ID in ids for ids in decoded]
-    assert any(ended) and not all(ended[1:])
-    assert len({tuple(ids) for ids in decoded}) > 3
-    weights = oracle.transformer_weights(model)
-    free, _ = numpy_version.greedy([5, 6, 3], weights, HEADS, START_ID, END_ID, 16)
-    assert set(free) & set(FORBIDDEN)
+    """Translations that end, that are cut off, and that want what they may not."""
+    answers = set()
+    for variant in range(3):
+        decoded = decode_with(small_model(variant), SENTENCES)
+        answers |= {written(ids) for ids in decoded.ids[1:, 0]}
+    ended = [END_ID in ids for ids in answers]
+    assert any(ended) and not all(ended) and len(answers) > 5
+    weights = oracle.transformer_weights(small_model(0))
+    free, _ = numpy_version.greedy([5, 6, 3], weights, 2, START_ID, END_ID, 16)
+    assert set(free) & set(SPECIAL)
 
 
-# --- Neighbours ---------------------------------------------------------------------
-
-sentences = st.lists(st.integers(END_ID + 1, VOCAB - 1), max_size=6).map(
-    lambda tokens: [*tokens, END_ID]
-)
+# --- Sampling -----------------------------------------------------------------------
 
 
-@settings(max_examples=15, deadline=None)
+def sample(model, sentences, **options):
+    return decode_with(model, sentences, sampling=True, **options)
+
+
+def test_the_same_seed_gives_the_same_samples_and_another_seed_others():
+    model = small_model(0)
+    first = sample(model, SENTENCES, n_best=3, seed=5)
+    again = sample(model, SENTENCES, n_best=3, seed=5)
+    assert_array_equal(first.ids, again.ids)
+    assert_array_equal(first.score, again.score)
+    others = {
+        tuple(map(tuple, sample(model, [[5, 6, 4, 3]], seed=seed).ids[0]))
+        for seed in range(8)
+    }
+    assert len(others) > 4
+
+
+def test_samples_of_one_sentence_differ_and_come_best_first():
+    decoded = sample(small_model(0), SENTENCES, n_best=8)
+    assert decoded.ids.shape[:2] == decoded.score.shape == (6, 8)
+    for samples, scores in zip(decoded.ids[1:], decoded.score[1:], strict=True):
+        assert len(set(map(written, samples))) > 3
+        assert (np.diff(scores) <= 0).all()
+    assert not decoded.ids[0].any() and not decoded.score[0].any()
+
+
+def test_fewer_samples_are_some_of_many():
+    few = sample(small_model(0), SENTENCES, n_best=2)
+    many = sample(small_model(0), SENTENCES, n_best=6)
+    for some, all_ in zip(few.ids, many.ids, strict=True):
+        assert set(map(written, some)) <= set(map(written, all_))
+
+
+def test_top_k_1_is_greedy():
+    model = small_model(1)
+    greedy = decode_with(model, SENTENCES)
+    for options in ({"top_k": 1}, {"top_p": 1e-6}, {"temperature": 1e-4}):
+        sampled = sample(model, SENTENCES, **options)
+        assert_array_equal(sampled.ids, greedy.ids)
+        assert_allclose(sampled.score, greedy.score, atol=1e-6)
+
+
+def distribution(model, sentence, begin):
+    """Of the next token after ``begin``, of what may be written."""
+    targets = np.array([[START_ID, *begin]])
+    log_p, _ = forward(model, np.array([sentence]), targets)
+    p = np.exp(log_p[0, -1, END_ID:])
+    return p / p.sum()
+
+
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
+def test_first_and_second_tokens_follow_the_models_distribution(temperature):
+    model, sentence, n = small_model(0), [4, 6, 5, 3], 1500
+    decoded = sample(
+        model, [sentence], n_best=n, max_length=2, temperature=temperature, seed=3
+    )
+    ids = decoded.ids[0]
+    cases = [(ids[:, 0], ())]
+    cases += [(ids[ids[:, 0] == letter, 1], (letter,)) for letter in (4, 5, 6)]
+    for tokens, begin in cases:
+        p = distribution(model, sentence, begin) ** (1 / temperature)
+        expected = len(tokens) * p / p.sum()
+        counts = np.bincount(tokens, minlength=7)[END_ID:]
+        assert counts.sum() == len(tokens) > 50
+        assert ((counts - expected) ** 2 / expected).sum() < CHI_SQUARE_3
+
+
+@settings(max_examples=12, deadline=None)
 @given(
-    batch=st.lists(sentences, min_size=1, max_size=4),
-    more=st.integers(0, 5),
-    variant=st.integers(0, len(VARIANTS) - 1),
+    top_k=st.integers(0, 3),
+    top_p=st.sampled_from([0.3, 0.6, 0.9, 1.0]),
+    seed=st.integers(0, 2**31 - 1),
+    variant=st.integers(0, 2),
 )
-def test_a_sentence_does_not_depend_on_its_neighbours(batch, more, variant):
-    decode = in_a_graph(variant)
-    width = max(map(len, batch)) + more
-    together = decode(pad(batch, width))
-    for sentence, ids, score in zip(batch, together.ids, together.score, strict=True):
-        alone = decode(pad([sentence]))
-        assert written(ids) == written(alone.ids[0])
-        assert_allclose(score, alone.score[0], rtol=1e-4, atol=1e-5)
+def test_each_token_drawn_is_one_of_the_likeliest(top_k, top_p, seed, variant):
+    model, sentence = small_model(variant), [5, 4, 4, 6, 3]
+    decoded = sample(
+        model, [sentence], n_best=4, max_length=5, top_k=top_k, top_p=top_p, seed=seed
+    )
+    for ids in map(written, decoded.ids[0]):
+        for position, token in enumerate(ids):
+            p = distribution(model, sentence, ids[:position])
+            likelier = p[p > p[token - END_ID]]
+            assert len(likelier) < (top_k or 4)
+            kept = np.sort(p)[::-1][: top_k or 4].sum()
+            assert likelier.sum() < top_p * kept + 1e-5
 
 
-# --- Limits -------------------------------------------------------------------------
-
-
-@settings(max_examples=25, deadline=None)
-@given(st.lists(sentences, min_size=1, max_size=4), st.integers(1, 40))
-def test_length_limit(batch, max_length):
-    expected = [
-        min(2 * len(sentence) + 10, max_length) if len(sentence) > 1 else 0
-        for sentence in batch
-    ]
-    source = pad(batch, 9)
-    assert_array_equal(length_limit(source, max_length), expected)
-
-
-@pytest.mark.parametrize("with_end_bias", [-1e9], indirect=True)
-def test_a_translation_that_never_ends_is_cut_off(with_end_bias):
-    decoded = with_end_bias(pad(SENTENCES))
-    assert decoded.ids.shape == (6, MAX_LENGTH)
-    lengths = [len(written(ids)) for ids in decoded.ids]
-    assert lengths == [0, 14, 16, MAX_LENGTH, 16, 14]
-    assert not np.isin(decoded.ids, END_ID).any()
-    assert np.isfinite(decoded.score).all()
-
-
-@pytest.mark.parametrize("with_end_bias", [1e9], indirect=True)
-def test_a_translation_that_ends_at_once(with_end_bias):
-    decoded = with_end_bias(pad(SENTENCES))
-    assert [written(ids) for ids in decoded.ids] == [[], *[[END_ID]] * 5]
-    assert_allclose(decoded.score, 0, atol=1e-5)
-
-
-def test_a_source_as_long_as_the_model_allows():
-    source = pad([[4] * (MAX_LENGTH - 1) + [END_ID]])
-    assert 1 <= len(written(in_a_graph(0)(source).ids[0])) <= MAX_LENGTH
-
-
-# --- Nothing ------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("graph", [False, True], ids=["eager", "graph"])
-@pytest.mark.parametrize("shape", [(0, 5), (0, 1), (2, 1), (2, 3)])
-def test_nothing_gives_nothing(shape, graph):
-    decode = in_a_graph(0) if graph else functools.partial(greedy, make(0))
-    source = np.zeros(shape, np.int32)
-    source[:, :1] = END_ID
-    decoded = decode(tf.constant(source))
-    assert decoded.ids.shape == (shape[0], 0)
-    assert_array_equal(decoded.score, np.zeros(shape[0]))
-
-
-# --- The rest -----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("policy", ["float16", "mixed_bfloat16"])
-def test_half_precision(policy):
-    before = keras.config.dtype_policy()
-    keras.config.set_dtype_policy(policy)
-    try:
-        model = oracle.tiny_transformer()
-        decoded = greedy(model, pad(SENTENCES[:2]))
-    finally:
-        keras.config.set_dtype_policy(before)
-    assert decoded.score.dtype == "float32"
-    assert np.isfinite(decoded.score).all() and (np.asarray(decoded.score) <= 0).all()
-    assert not np.isin(decoded.ids, [UNK_ID, START_ID]).any()
-
-
-def test_source_ids_of_64_bits():
-    source = pad(SENTENCES[:3])
-    decoded = greedy(make(0), tf.cast(source, "int64"))
-    assert_array_equal(decoded.ids, in_a_graph(0)(source).ids)
-    assert decoded.ids.dtype == "int32"
-
-
-def test_a_model_that_was_never_called():
-    """Its weights are random, but it has to have them."""
-    model = Transformer(**oracle.TINY, input_vocab_size=13, target_vocab_size=13)
-    assert greedy(model, pad(SENTENCES[:2])).ids.shape[0] == 2
+def test_the_score_of_a_sample_is_the_models_own():
+    """Not that of the distribution that temperature and top-k made of it."""
+    model, sentence = small_model(2), [5, 4, 4, 6, 3]
+    decoded = sample(model, [sentence], n_best=6, top_k=2, temperature=3.0)
+    expected = score_all(model, sentence, [written(ids) for ids in decoded.ids[0]])
+    assert_allclose(decoded.score[0], [x.score for x in expected], atol=1e-4)

@@ -61,12 +61,16 @@ def test_without_positions_only_the_scaled_embedding_is_left():
 
 
 @pytest.mark.parametrize("learned", [False, True])
-def test_start_shifts_the_positions(learned):
+def test_pieces_and_encodings_are_its_two_parts(learned):
     layer = make(learned_positions=learned)
-    whole = layer(IDS)
-    for start in range(4):
-        here = layer(IDS[:, start : start + 1], start=start)
-        assert_allclose(here, whole[:, start : start + 1], atol=1e-6)
+    pieces, encodings = layer.pieces(IDS), layer.encodings(IDS.shape[1])
+    assert pieces.shape == (2, 4, 16) and encodings.shape == (4, 16)
+    assert_allclose(layer(IDS), np.asarray(pieces) + np.asarray(encodings), atol=1e-6)
+    # One token of each sentence, as in decoding.
+    assert_allclose(layer.pieces(IDS[:, 1]), pieces[:, 1], atol=1e-6)
+    # Fewer encodings are the first of them; their number may be a tensor.
+    traced = tf.function(layer.encodings, [tf.TensorSpec([], tf.int32)])
+    assert_allclose(traced(3), encodings[:3], atol=1e-6)
 
 
 def test_keras_mask_hides_padding():

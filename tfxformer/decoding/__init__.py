@@ -1,5 +1,7 @@
-"""From source ids to target ids, one token at a time."""
+"""From source ids to target ids: greedy, beam search and sampling, one token a step."""
 
-from tfxformer.decoding.greedy import Decoded, greedy, length_limit
+from tfxformer.decoding.result import Decoded
+from tfxformer.decoding.search import decode, length_limit
+from tfxformer.decoding_options import DecodingOptions
 
-__all__ = ["Decoded", "greedy", "length_limit"]
+__all__ = ["Decoded", "DecodingOptions", "decode", "length_limit"]

@@ -1,120 +1,143 @@
-"""Greedy decoding: always the likeliest next token, with cached keys and values."""
+"""One token after the other: the likeliest (greedy), or a drawn one (sampling)."""
 
 from typing import NamedTuple
 
 from keras import ops
 
-from tfxformer.layers.masking import padding_mask
+from tfxformer.decoding.draw import draw, fingerprint, mix, uniform
+from tfxformer.decoding.result import Decoded
 from tfxformer.special_ids import END_ID, PAD_ID, START_ID
 
 
-class Decoded(NamedTuple):
-    """Translations as ids.
-
-    Attributes:
-        ids: int32 ``(batch, target)``: the tokens without start, with the end token
-            where one was written, then padding.
-        score: float32 ``(batch,)``: the mean log-probability of those tokens, the
-            end token included; 0 where there is none.
-    """
-
-    ids: object
-    score: object
-
-
 class _State(NamedTuple):
-    """What the loop carries.
+    """What the loop carries; each field leads with the sentences.
 
     Attributes:
-        position: int32 scalar, the position of `token`.
-        token: int32 ``(batch,)``, the newest token.
-        ids: int32 ``(batch, room)``, what has been written.
-        total: float32 ``(batch,)``, the sum of its log-probabilities.
-        going: boolean ``(batch,)``, False once a sentence has ended.
-        model: the model's `DecodingState`.
+        token: int32 ``(sentences, samples)``, the newest token.
+        ids: int32 ``(sentences, samples, positions)``, what has been written.
+        total: float32 ``(sentences, samples)``, the sum of its log-probabilities.
+        written: int32 ``(sentences, samples)``, how many tokens that is.
+        going: boolean ``(sentences, samples)``, False once one has ended.
+        past: the decoder's cache, a `Past`.
+        attention: ``(sentences, samples, layers * heads, source, positions)``, or ().
     """
 
-    position: object
     token: object
     ids: object
     total: object
+    written: object
     going: object
-    model: object
+    past: object
+    attention: object
 
 
-def length_limit(source, max_length):
-    """How many tokens a translation may have: twice its source's, and ten more.
-
-    It depends on the sentence alone, never on its neighbours in the batch.
-
-    Args:
-        source: token ids ``(batch, source)``.
-        max_length: the most positions that the model knows.
-
-    Returns:
-        int32 ``(batch,)``. A source without a token but the end has limit 0: the
-        translation of nothing is nothing.
-    """
-    length = ops.sum(ops.cast(padding_mask(source), "int32"), axis=1)
-    limit = ops.minimum(2 * length + 10, max_length)
-    return ops.where(length > 1, limit, 0)
-
-
-def greedy(model, source):
-    """Translates a batch, always taking the likeliest next token.
-
-    The loop stops when every sentence has ended or is as long as `length_limit`
-    lets it be. It runs in the graph when it is traced, and outside it as well.
+def greedy(sources, step, next_token, options, history, keep_attention=False):
+    """Writes one token after the other; one hypothesis a sentence, or some samples.
 
     Args:
-        model: a `Transformer`.
-        source: int32 token ids ``(batch, source)``, each with its end token, padded;
-            at least one column, also where the batch is empty.
+        sources: `Sources`.
+        step: a `DecoderStep` for ``n_best`` hypotheses a sentence.
+        next_token: a `NextToken`.
+        options: `DecodingOptions`; ``sampling`` draws tokens.
+        history: a `Growing` or a `Fixed`.
+        keep_attention: return cross-attention's weights as well.
 
     Returns:
-        `Decoded` ids and scores.
+        `Decoded`, without attention's last axes in place; see `decode`.
     """
-    limit = length_limit(source, model.max_length)
-    batch = ops.shape(source)[0]
-    # Never below 0, also where the batch is empty.
-    room = ops.max(limit, initial=0)
-    state = _State(
-        position=ops.convert_to_tensor(0, "int32"),
-        token=ops.full((batch,), START_ID, "int32"),
-        ids=ops.full((batch, room), PAD_ID, "int32"),
-        total=ops.zeros((batch,), "float32"),
-        going=limit > 0,
-        model=model.encode(source, room),
-    )
+    samples = options.n_best
+    sentences = ops.shape(sources.limit)[0]
+    pair = (sentences, samples)
 
-    def unfinished(*state):
-        state = _State(*state)
-        return ops.logical_and(state.position < room, ops.any(state.going))
-
-    def step(*state):
-        state = _State(*state)
-        logits, model_state = model.decode_step(
-            state.token, state.position, state.model
+    def write(position, sources, state):
+        x, past, attention = step(
+            ops.reshape(state.token, (-1,)), position, sources.memory, state.past
         )
-        logits = ops.cast(logits, "float32")  # (batch, vocab)
-        # Padding, unknown and start, the ids below the end token, are never written.
-        allowed = logits[:, END_ID:]
-        token = ops.cast(ops.argmax(allowed, axis=-1), "int32") + END_ID
-        log_probability = ops.max(allowed, axis=-1) - ops.logsumexp(logits, axis=-1)
-        token = ops.where(state.going, token, PAD_ID)
-        here = ops.equal(ops.arange(room), state.position)[None, :]
-        position = state.position + 1
+        flat = ops.reshape(state.ids, (-1, ops.shape(state.ids)[-1]))
+        prefix = sources.forced(position, samples)
+        logits, log_total = next_token(x, position, flat, prefix)
+        if options.sampling:
+            sentence = fingerprint(sources.ids)[:, None]
+            sentence = mix(sentence + ops.cast(ops.arange(samples), "uint32")[None])
+            number = uniform(ops.reshape(sentence, (-1,)), options.seed, position)
+            token = draw(logits, number, options)
+        else:
+            token = ops.cast(ops.argmax(logits, axis=-1), "int32")
+        logit = ops.take_along_axis(logits, token[:, None], axis=1)[:, 0]
+        gain = ops.reshape(logit - log_total, (-1, samples))
+        token = ops.where(state.going, ops.reshape(token, (-1, samples)), PAD_ID)
+        kept = state.attention
+        if keep_attention:
+            kept = history.append(kept, stack_weights(attention), position, axis=-1)
+        ended = ops.logical_or(
+            ops.equal(token, END_ID), position + 1 >= sources.limit[:, None]
+        )
         return _State(
-            position=position,
             token=token,
-            ids=ops.where(here, token[:, None], state.ids),
-            total=state.total + ops.where(state.going, log_probability, 0.0),
-            going=ops.logical_and(
-                state.going, ops.logical_and(token != END_ID, position < limit)
-            ),
-            model=model_state,
+            ids=history.append(state.ids, token[:, :, None], position, axis=-1),
+            total=state.total + ops.where(state.going, gain, 0.0),
+            written=state.written + ops.cast(state.going, "int32"),
+            going=ops.logical_and(state.going, ops.logical_not(ended)),
+            past=past,
+            attention=kept,
         )
 
-    state = _State(*ops.while_loop(unfinished, step, state))
-    written = ops.sum(ops.cast(padding_mask(state.ids), "float32"), axis=1)
-    return Decoded(state.ids, state.total / ops.maximum(written, 1.0))
+    def results(state):
+        score = state.total / ops.maximum(ops.cast(state.written, "float32"), 1.0)
+        found = (state.ids, score, state.attention)
+        if samples == 1:
+            return found
+        return best_first(score, samples, found)
+
+    state = _State(
+        token=ops.full(pair, START_ID, "int32"),
+        ids=history.empty((*pair, None), "int32"),
+        total=ops.zeros(pair, "float32"),
+        written=ops.zeros(pair, "int32"),
+        going=ops.broadcast_to(sources.limit[:, None] > 0, pair),
+        past=step.nothing_written(sentences),
+        attention=no_weights(sources, step, samples, history) if keep_attention else (),
+    )
+    ids, score, attention = history.repeat(
+        write, lambda state: ops.any(state.going, axis=1), results, sources, state
+    )
+    return Decoded(ids, score, score, attention)
+
+
+def stack_weights(attention):
+    """Each layer's weights to ``(sentences, beams, layers * heads, source, 1)``."""
+    return ops.cast(ops.concatenate(attention, axis=2), "float32")[..., None]
+
+
+def no_weights(sources, step, beams, history):
+    """Room for the weights of all steps."""
+    sentences, length = ops.shape(sources.ids)
+    rows = len(step.layers) * step.heads
+    return history.empty((sentences, beams, rows, length, None), "float32")
+
+
+def best_first(rank, count, found):
+    """The best of each sentence's hypotheses, best first.
+
+    Args:
+        rank: float32 ``(sentences, hypotheses)``.
+        count: how many.
+        found: a tuple of what there is of the hypotheses,
+            ``(sentences, hypotheses, ...)``, or ().
+
+    Returns:
+        The tuple, ``(sentences, count, ...)``.
+    """
+    order = ops.top_k(rank, count)[1]
+    return tuple(take_hypotheses(x, order) for x in found)
+
+
+def take_hypotheses(x, order):
+    """Takes hypotheses ``(sentences, count)`` of ``(sentences, hypotheses, ...)``."""
+    if isinstance(x, tuple):  # nothing is kept
+        return x
+    order = ops.cast(order, "int32")
+    shape = ops.shape(x)
+    rows = order + ops.arange(shape[0], dtype="int32")[:, None] * shape[1]
+    flat = ops.reshape(x, (shape[0] * shape[1], *shape[2:]))
+    return ops.take(flat, rows, axis=0)

@@ -12,6 +12,10 @@ from tfxformer.layers.masking import key_mask, look_ahead_mask
 from tfxformer.layers.projection import Projection
 from tfxformer.layers.residual import AddAndNorm
 
+# Far below any score, yet finite in half precision, so that a row with everything
+# masked gives no NaN.
+MASKED = {"float64": -1e9, "float32": -1e9, "bfloat16": -3e4, "float16": -3e4}
+
 
 def scaled_dot_product_attention(query, key, value, mask=None, dropout=None):
     """``softmax(Q K^T / sqrt(d_k)) V`` (section 3.2.1).
@@ -42,12 +46,11 @@ def scaled_dot_product_attention(query, key, value, mask=None, dropout=None):
     if mask is None:
         weights = _softmax(scores)  # (batch, heads, target, source)
     else:
-        # Far below any score, yet finite in half precision, so that a row with
-        # everything masked gives no NaN. Adding it to the scores is several times
-        # faster on a CPU than choosing between two tensors of their shape.
+        # Adding is several times faster on a CPU than choosing between two tensors
+        # of the scores' shape.
         seen = ops.cast(mask, scores.dtype)
-        low = -3e4 if scores.dtype in ("float16", "bfloat16") else -1e9
-        weights = _softmax(scores + (1 - seen) * low)
+        hidden = (1 - seen) * MASKED[keras.backend.standardize_dtype(scores.dtype)]
+        weights = _softmax(scores + hidden)
         # Only where a whole row is masked does this change anything.
         weights = weights * seen
     dropped = weights if dropout is None else dropout(weights)
@@ -251,30 +254,6 @@ class CausalSelfAttention(BaseAttention):
         y = self.mha(y, y, mask=visible)
         return self.add_and_norm(x, y, mask=mask)
 
-    def decode_step(self, x, key, value, position):
-        """One more position, with the keys and values of those before it.
-
-        Args:
-            x: the newest position, ``(batch, 1, d_model)``.
-            key: room for keys, ``(batch, heads, room, key_dim)``, filled up to
-                ``position``.
-            value: room for values, of the same shape.
-            position: where x stands, a scalar tensor.
-
-        Returns:
-            ``(batch, 1, d_model)``, and the keys and values with the new ones in.
-        """
-        y = self.add_and_norm.before(x)
-        new_key, new_value = self.mha.project(y)  # (batch, heads, 1, key_dim)
-        place = ops.arange(ops.shape(key)[2])
-        # Rooms are written by adding: they are 0 until their position comes.
-        here = ops.cast(ops.equal(place, position), key.dtype)[:, None]
-        key = key + here * new_key
-        value = value + here * new_value
-        visible = (place <= position)[None, None, None, :]
-        y, _ = self.mha.attend(y, key, value, visible)
-        return self.add_and_norm(x, y), key, value
-
 
 @keras.saving.register_keras_serializable("tfxformer")
 class CrossAttention(BaseAttention):
@@ -316,22 +295,6 @@ class CrossAttention(BaseAttention):
         )
         if not _is_traced(weights):
             self.last_attn_scores = weights
-        return self.add_and_norm(x, y)
-
-    def decode_step(self, x, key, value, context_mask):
-        """One position against the source's keys and values, computed beforehand.
-
-        Args:
-            x: ``(batch, 1, d_model)``.
-            key: ``(batch, heads, source, key_dim)``, from ``mha.project(context)``.
-            value: of the same shape.
-            context_mask: boolean ``(batch, source)``.
-
-        Returns:
-            ``(batch, 1, d_model)``.
-        """
-        y = self.add_and_norm.before(x)
-        y, _ = self.mha.attend(y, key, value, key_mask(context_mask))
         return self.add_and_norm(x, y)
 
 

@@ -1,13 +1,13 @@
 """The decoder: writes the target, each position seeing those before it (Figure 1)."""
 
 import keras
-from keras import ops
 
 from tfxformer.layers.attention import CausalSelfAttention, CrossAttention
 from tfxformer.layers.encoder import head_size
 from tfxformer.layers.feed_forward import FeedForward
 from tfxformer.layers.masking import padding_mask
 from tfxformer.layers.positional import PositionalEmbedding
+from tfxformer.layers.residual import EPSILON
 
 
 @keras.saving.register_keras_serializable("tfxformer")
@@ -180,7 +180,7 @@ class Decoder(keras.layers.Layer):
             for i in range(num_layers)
         ]
         self.final_norm = (
-            keras.layers.LayerNormalization(epsilon=1e-6, dtype=policy)
+            keras.layers.LayerNormalization(epsilon=EPSILON, dtype=policy)
             if norm == "pre"
             else None
         )
@@ -206,49 +206,6 @@ class Decoder(keras.layers.Layer):
         for layer in self.dec_layers:
             x = layer(x, context, x_mask=x_mask, context_mask=context_mask)
         return x if self.final_norm is None else self.final_norm(x)
-
-    def start_cache(self, context, room):
-        """What decoding one position at a time needs to remember.
-
-        Args:
-            context: the encoder's output, ``(batch, source, d_model)``.
-            room: the number of positions to make room for.
-
-        Returns:
-            For each layer two pairs: the keys and values of its self-attention,
-            zeros ``(batch, heads, room, key_dim)`` to be filled; and those of its
-            cross-attention, ``(batch, heads, source, key_dim)``, computed once.
-        """
-        cache = []
-        for layer in self.dec_layers:
-            cross = layer.cross_attention.mha.project(context)
-            batch, heads, _, key_dim = ops.shape(cross[0])
-            empty = ops.zeros((batch, heads, room, key_dim), cross[0].dtype)
-            cache.append(((empty, empty), cross))
-        return cache
-
-    def decode_step(self, x, position, cache, context_mask):
-        """One position for each sentence, with the cache in place of the others.
-
-        Args:
-            x: the newest token ids, ``(batch,)``.
-            position: where they stand, a scalar tensor.
-            cache: from `start_cache`, or from the step before.
-            context_mask: boolean padding mask ``(batch, source)``.
-
-        Returns:
-            ``(batch, d_model)`` and the cache with this position in it.
-        """
-        x = self.pos_embedding(x[:, None], start=position)  # (batch, 1, d_model)
-        grown = []
-        for layer, (past, cross) in zip(self.dec_layers, cache, strict=True):
-            x, *past = layer.causal_self_attention.decode_step(x, *past, position)
-            x = layer.cross_attention.decode_step(x, *cross, context_mask)
-            x = layer.ffn(x)
-            grown.append((tuple(past), cross))
-        if self.final_norm is not None:
-            x = self.final_norm(x)
-        return x[:, 0], grown
 
     def get_config(self):
         return super().get_config() | self.config

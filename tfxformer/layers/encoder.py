@@ -6,6 +6,7 @@ from tfxformer.layers.attention import GlobalSelfAttention
 from tfxformer.layers.feed_forward import FeedForward
 from tfxformer.layers.masking import padding_mask
 from tfxformer.layers.positional import PositionalEmbedding
+from tfxformer.layers.residual import EPSILON
 
 
 @keras.saving.register_keras_serializable("tfxformer")
@@ -156,7 +157,7 @@ class Encoder(keras.layers.Layer):
             for i in range(num_layers)
         ]
         self.final_norm = (
-            keras.layers.LayerNormalization(epsilon=1e-6, dtype=policy)
+            keras.layers.LayerNormalization(epsilon=EPSILON, dtype=policy)
             if norm == "pre"
             else None
         )

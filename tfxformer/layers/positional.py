@@ -26,17 +26,13 @@ def positional_encoding(length, depth):
         >>> np.asarray(positional_encoding(2, 4)).round(3)[1].astype(str).tolist()
         ['0.841', '0.54', '0.01', '1.0']
     """
-    return _sinusoids(ops.arange(length), depth)
-
-
-def _sinusoids(position, depth):
-    """The encoding of each position: ``(length,)`` to ``(length, depth)``."""
     # In a graph this weighs nothing, where a table would be in it once for each
     # function. In single precision far positions would be off by their angle's last
     # digits; JAX knows no other unless it is told to.
     dtype = "float32" if keras.backend.backend() == "jax" else "float64"
     rate = np.power(10000.0, -np.arange(0, depth, 2) / depth)  # (ceil(depth / 2),)
-    angle = ops.cast(position, dtype)[:, None] * ops.convert_to_tensor(rate, dtype)
+    position = ops.cast(ops.arange(length), dtype)[:, None]  # (length, 1)
+    angle = position * ops.convert_to_tensor(rate, dtype)
     pairs = ops.stack([ops.sin(angle), ops.cos(angle)], axis=-1)  # (length, ., 2)
     encoding = ops.reshape(pairs, (-1, 2 * len(rate)))[:, :depth]  # interleaved
     return ops.cast(encoding, "float32")
@@ -57,8 +53,6 @@ class PositionalEmbedding(keras.layers.Layer):
 
     Call arguments:
         x: integer tensor ``(batch, length)``.
-        start: the position of the first token, an int or a scalar tensor; not 0
-            when tokens are decoded one at a time.
         mask: the padding mask ``(batch, length)`` that goes on with the result;
             without it, ``x != 0``.
 
@@ -116,22 +110,27 @@ class PositionalEmbedding(keras.layers.Layer):
             )
         self.built = True
 
-    def call(self, x, start=0, mask=None):
+    def call(self, x, mask=None):
         length = ops.shape(x)[1]
         if isinstance(length, int) and length > self.max_length:
             raise ValueError(
                 f"{length} positions are more than max_length={self.max_length}"
             )
-        embedded = self.embedding(x)  # (batch, length, d_model)
-        embedded = embedded * ops.cast(self.d_model**0.5, embedded.dtype)
+        embedded = self.pieces(x)  # (batch, length, d_model)
         if not self.use_positions:
             return embedded
-        here = ops.arange(length) + start  # (length,)
+        return embedded + ops.cast(self.encodings(length), embedded.dtype)[None]
+
+    def pieces(self, x):
+        """The scaled embeddings alone: ids ``(...)`` to ``(..., d_model)``."""
+        embedded = self.embedding(x)
+        return embedded * ops.cast(self.d_model**0.5, embedded.dtype)
+
+    def encodings(self, length):
+        """The encodings of the first positions, ``(length, d_model)``."""
         if self.learned_positions:
-            encoding = ops.take(self.positions, here, axis=0)  # (length, d_model)
-        else:
-            encoding = _sinusoids(here, self.d_model)
-        return embedded + ops.cast(encoding, embedded.dtype)[None]
+            return self.positions[:length]
+        return positional_encoding(length, self.d_model)
 
     def compute_mask(self, x, previous_mask=None):
         return padding_mask(x) if previous_mask is None else previous_mask

@@ -3,6 +3,8 @@
 import keras
 from keras import ops
 
+from tfxformer.layers.kernels import add_bias
+
 
 @keras.saving.register_keras_serializable("tfxformer")
 class Projection(keras.layers.Dense):
@@ -13,10 +15,10 @@ class Projection(keras.layers.Dense):
     (``tensordot``), which weigh in a graph that decodes one token at a time.
 
     Call arguments:
-        x: ``(batch, length, depth)``, with at least one position.
+        x: ``(batch, length, depth)``, with at least one position, or ``(rows, depth)``.
 
     Returns:
-        ``(batch, length, units)``.
+        ``(batch, length, units)``, or ``(rows, units)``.
 
     Example:
         >>> import numpy as np
@@ -25,8 +27,12 @@ class Projection(keras.layers.Dense):
     """
 
     def call(self, x):
-        y = ops.matmul(ops.reshape(x, (-1, x.shape[-1])), self.kernel)
+        y = x if len(x.shape) == 2 else ops.reshape(x, (-1, x.shape[-1]))
+        y = ops.matmul(y, self.kernel)
         if self.bias is not None:
-            y = ops.add(y, self.bias)
-        y = ops.reshape(y, (-1, ops.shape(x)[1], self.units))
-        return y if self.activation is None else self.activation(y)
+            y = add_bias(y, self.bias)
+        if self.activation is not None:
+            y = self.activation(y)
+        if len(x.shape) == 2:
+            return y
+        return ops.reshape(y, (-1, ops.shape(x)[1], self.units))

@@ -3,6 +3,7 @@
 import keras
 
 NORMS = ("post", "pre")
+EPSILON = 1e-6  # added to the variance
 
 
 @keras.saving.register_keras_serializable("tfxformer")
@@ -39,7 +40,7 @@ class AddAndNorm(keras.layers.Layer):
         self.norm = norm
         policy = self.dtype_policy
         self.layernorm = keras.layers.LayerNormalization(
-            epsilon=1e-6, name="norm", dtype=policy
+            epsilon=EPSILON, name="norm", dtype=policy
         )
         self.dropout = keras.layers.Dropout(dropout_rate, dtype=policy)
 

@@ -1,0 +1,25 @@
+"""Ours, strings to strings: a run folder in Python, or an exported SavedModel."""
+
+import worker
+
+args = worker.arguments("--path", "--xla")
+
+from tfxformer.quiet import start_tensorflow  # noqa: E402
+
+start_tensorflow()
+
+import tensorflow as tf  # noqa: E402
+
+from tfxformer import Translator  # noqa: E402
+
+translator = None if args.xla else Translator.load(args.path)
+
+
+def decode(texts):
+    if translator is None:
+        raise worker.Refused("Translator.load takes no `xla` yet")
+    answer = translator.signatures["serving_default"](text=tf.constant(texts))
+    return [text.decode() for text in answer["translation"].numpy()]
+
+
+worker.serve(decode, "tensorflow")

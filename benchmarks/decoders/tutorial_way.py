@@ -1,0 +1,53 @@
+"""The way the TensorFlow tutorial's Translator decodes, on our model: no cache.
+
+One sentence at a time; for each new token the whole Transformer, encoder included,
+reads all that was written so far. (The tutorial then runs the model once more for the
+attention weights. That is left out here.)
+"""
+
+import worker
+
+args = worker.arguments()
+
+from tfxformer.quiet import start_tensorflow  # noqa: E402
+
+start_tensorflow()
+
+import tensorflow as tf  # noqa: E402
+import weights  # noqa: E402
+
+
+class Translator(tf.Module):
+    def __init__(self, transformer):
+        super().__init__()
+        self.transformer = transformer
+
+    @tf.function(
+        input_signature=[tf.TensorSpec((1, None), tf.int32)]
+        + [tf.TensorSpec((), tf.int32)] * 2
+    )
+    def __call__(self, source, shortest, longest):
+        written = tf.TensorArray(tf.int32, size=0, dynamic_size=True)
+        written = written.write(0, [worker.START_ID])
+        for i in tf.range(longest):
+            target = tf.transpose(written.stack())  # (1, i + 1)
+            logits = self.transformer((source, target), training=False)[:, -1]
+            # Padding, unknown and start are never written; nor the end too early.
+            first = worker.END_ID + tf.cast(i < shortest, tf.int32)
+            token = tf.argmax(logits[:, first:], axis=-1, output_type=tf.int32) + first
+            written = written.write(i + 1, token)
+            if token[0] == worker.END_ID:
+                break
+        return tf.transpose(written.stack())[:, 1:]
+
+
+translator = Translator(weights.our_model(*weights.read(args)))
+
+
+def decode(batch, beam, min_tokens, max_tokens):
+    if beam > 1 or len(batch) > 1:
+        raise worker.Refused("one sentence at a time, greedily")
+    return translator(tf.constant(batch), min_tokens, max_tokens[0]).numpy()
+
+
+worker.serve(decode, "tensorflow", "keras")

@@ -1,0 +1,188 @@
+"""Searches by their definition, in NumPy: whole sequences, whole forward passes."""
+
+import functools
+import itertools
+from typing import NamedTuple
+
+import numpy as np
+import numpy_transformer as numpy_version
+import oracle
+
+from tfxformer.decoding import DecodingOptions, decode
+from tfxformer.special_ids import END_ID, PAD_ID, START_ID
+
+# Few enough ids that all sequences can be written down: three letters.
+SMALL = {"num_layers": 2, "d_model": 8, "num_heads": 2, "dff": 16, "max_length": 24}
+VOCAB, LETTERS = 7, (4, 5, 6)
+SPECIAL = (0, 1, 2)
+VARIANTS = [
+    {"norm": "post"},
+    {"norm": "pre", "learned_positions": True},
+    {"norm": "pre", "tie_embeddings": True},
+    {"norm": "post", "use_positions": False},
+]
+
+
+@functools.cache
+def small_model(variant=0, end_bias=-1.5, **options):
+    """One model for each variant; no test changes its weights."""
+    vocabularies = {"input_vocab_size": VOCAB, "target_vocab_size": VOCAB}
+    model = oracle.tiny_transformer(
+        seed=variant, **{**SMALL, **vocabularies, **VARIANTS[variant], **options}
+    )
+    if model.final_layer is not None:
+        # Some translations end early, some late, some never; and what is forbidden
+        # would often be the likeliest.
+        bias = np.array(model.final_layer.bias)
+        bias[END_ID] += end_bias
+        bias[list(SPECIAL)] += 0.7
+        model.final_layer.bias.assign(bias)
+    return model
+
+
+def pad(sentences, width=None):
+    source = np.zeros((len(sentences), width or max(map(len, sentences))), np.int32)
+    for row, sentence in zip(source, sentences, strict=True):
+        row[: len(sentence)] = sentence
+    return source
+
+
+def written(ids):
+    """The ids without padding, which may only stand at the end."""
+    ids = np.asarray(ids)
+    count = np.count_nonzero(ids)
+    assert (ids[count:] == PAD_ID).all()
+    return tuple(ids[:count].tolist())
+
+
+class Scored(NamedTuple):
+    """A sequence as the model sees it."""
+
+    ids: tuple
+    total: float  # log-probability
+    attention: np.ndarray  # (layers, heads, target, source)
+
+    @property
+    def score(self):
+        return self.total / max(len(self.ids), 1)
+
+
+def forward(model, source, targets):
+    """Log-probabilities ``(batch, target, vocab)`` and each layer's attention."""
+    weights, heads = oracle.transformer_weights(model), model.config["num_heads"]
+    norm = model.config["norm"]
+    table = {} if model.config["use_positions"] else {"positions": np.zeros((99, 1))}
+    encoder, decoder = ({**weights[side], **table} for side in ("encoder", "decoder"))
+    context = numpy_version.encoder(source, encoder, heads, norm=norm)
+    x, attention = numpy_version.decoder(
+        targets, context, decoder, heads, context_mask=source != PAD_ID, norm=norm
+    )
+    output = weights.get("output") or {"kernel": decoder["embedding"].T, "bias": 0}
+    logits = x @ output["kernel"] + output["bias"]
+    return numpy_version.log_softmax(logits), np.stack(attention, axis=1)
+
+
+def score_all(model, sentence, sequences):
+    """Each sequence of ids, `Scored` by one full forward pass."""
+    if not sequences:
+        return []
+    labels = pad(sequences, max(1, *map(len, sequences)))
+    start = np.full((len(sequences), 1), START_ID)
+    targets = np.concatenate([start, labels], axis=1)[:, :-1]
+    source = np.repeat([sentence], len(sequences), axis=0)
+    log_p, attention = forward(model, source, targets)
+    gain = np.take_along_axis(log_p, labels[..., None], axis=-1)[..., 0]
+    total = np.sum(gain * (labels != PAD_ID), axis=1)
+    return [
+        Scored(tuple(ids), float(t), a[:, :, : len(ids)])
+        for ids, t, a in zip(sequences, total, attention, strict=True)
+    ]
+
+
+@functools.cache
+def every_sequence(limit):
+    """All that can be written: what ends, and what is cut off at the limit."""
+    ended = [
+        (*letters, END_ID)
+        for length in range(limit)
+        for letters in itertools.product(LETTERS, repeat=length)
+    ]
+    return [*ended, *itertools.product(LETTERS, repeat=limit)]
+
+
+@functools.cache
+def score_every_sequence(variant, sentence, limit):
+    return score_all(small_model(variant), sentence, every_sequence(limit))
+
+
+def repeats(ids, n, prefix=()):
+    """Whether an n-gram is there twice, but for what the prefix itself repeats."""
+    grams = [ids[i : i + n] for i in range(len(ids) - n + 1)]
+    first = max(0, len(prefix) - n + 1)
+    return any(gram in grams[:i] for i, gram in enumerate(grams) if i >= first)
+
+
+def is_allowed(ids, options, prefix=()):
+    if ids[: len(prefix)] != tuple(prefix):
+        return False
+    free = ids[len(prefix) :]
+    if set(free) & {*SPECIAL, *options.forbidden}:
+        return False
+    if END_ID in free and ids.index(END_ID) < options.min_length:
+        return False
+    n = options.no_repeat_ngram
+    return not (n and repeats(ids, n, prefix))
+
+
+def rank(scored, options):
+    """GNMT's equation 14 (Wu et al. 2016), or the mean log-probability."""
+    length, alpha = len(scored.ids), options.length_penalty
+    value = scored.total / length
+    if alpha is not None:
+        value = scored.total / ((5 + length) ** alpha / (5 + 1) ** alpha)
+    attention = scored.attention.mean(axis=(0, 1))  # (target, source)
+    coverage = np.minimum(attention.sum(axis=0), 1.0)
+    return value + options.coverage_penalty * np.log(coverage).sum()
+
+
+def best(scored, options, prefix=()):
+    """The best of scored sequences, of those that are allowed."""
+    allowed = [x for x in scored if is_allowed(x.ids, options, prefix)]
+    return sorted(allowed, key=lambda x: -rank(x, options))[: options.n_best]
+
+
+def beam_search(model, sentence, limit, options):
+    """The textbook's beam search: lists of hypotheses, and no cache."""
+    beams = options.beam_size
+    going, found = [Scored((), 0.0, None)], []
+    for position in range(limit):
+        longer = [
+            (*hypothesis.ids, token)
+            for hypothesis in going
+            for token in (END_ID, *LETTERS)
+        ]
+        longer = [ids for ids in longer if is_allowed(ids, options)]
+        longer = score_all(model, sentence, longer)
+        longer = sorted(longer, key=lambda x: -x.total)
+        last = position == limit - 1
+        found += [x for x in longer[:beams] if last or x.ids[-1] == END_ID]
+        found = sorted(found, key=lambda x: -rank(x, options))[:beams]
+        going = [x for x in longer if x.ids[-1] != END_ID][:beams]
+        if len(found) == beams or not going:
+            break
+        if len(found) >= options.n_best:
+            # Nothing to come is likelier, and nothing is longer than the limit.
+            most = going[0]._replace(ids=(1,) * limit, attention=np.ones((1, 1, 1, 1)))
+            if rank(most, options) <= rank(found[options.n_best - 1], options):
+                break
+    return found[: options.n_best]
+
+
+def decode_with(model, sentences, prefix=None, attention=False, xla=False, **options):
+    """`decode` with NumPy arrays on both sides, eagerly."""
+    decoded = decode(
+        model, pad(sentences), DecodingOptions(**options), prefix, attention, xla
+    )
+    return decoded._replace(
+        **{k: np.asarray(v) for k, v in decoded._asdict().items() if v is not None}
+    )

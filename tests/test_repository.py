@@ -1,0 +1,59 @@
+"""Versions appear whole, and never one over another."""
+
+import os
+
+import pytest
+
+from tfxformer import repository
+from tfxformer.errors import UserError
+
+
+def write(part):
+    part.mkdir()
+    (part / "file").touch()
+    return "written"
+
+
+def test_versions_count_up(tmp_path):
+    for number in ("1", "2"):
+        path, written = repository.next_version(tmp_path, "model", write)
+        assert (path, written) == (tmp_path / "model" / number, "written")
+        assert (path / "file").exists()
+
+
+def test_what_fails_leaves_nothing(tmp_path):
+    def fail(part):
+        write(part)
+        raise UserError("it would not serve")
+
+    with pytest.raises(UserError, match="would not serve"):
+        repository.next_version(tmp_path, "model", fail)
+    assert list((tmp_path / "model").iterdir()) == []
+
+
+def test_two_exports_at_once_take_two_numbers(tmp_path, monkeypatch):
+    real, paths = os.rename, []
+
+    def race(part, path):
+        # Another export is faster, once.
+        if not paths:
+            paths.append(path)
+            write(path)
+        real(part, path)
+
+    monkeypatch.setattr(repository.os, "rename", race)
+    path, _ = repository.next_version(tmp_path, "model", write)
+    folder = tmp_path / "model"
+    assert paths == [folder / "1"] and path == folder / "2"
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "..", ".hidden", "a b", "\u00e9"])
+def test_names_that_are_no_folder_are_refused(tmp_path, name):
+    with pytest.raises(UserError, match="model name"):
+        repository.next_version(tmp_path, name, write)
+
+
+def test_a_repository_that_cannot_be_written_is_named(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match="file"):
+        repository.next_version(tmp_path / "file", "model", write)

@@ -1,0 +1,213 @@
+"""Cutting text: where sentences end, where too long ones are cut, nothing lost."""
+
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tfxformer.sentences import split_lines, split_sentences, split_to_fit
+
+# Each list is one line, its sentences parted by a space.
+LINES = [
+    # Stops.
+    ["O gato bebe leite.", "A casa é azul!", "Onde estás?", "Não sei…", "Sim."],
+    ["Como?!", "Não!!!", "Bem...", "Está bem."],
+    ["It works.", "Does it?", "Yes!", "“Good.”", "Bye."],
+    # Abbreviations.
+    ["O Sr. Silva e a Sra. Costa saíram.", "A Dra. Ana e o Prof. Rui ficaram."],
+    ["Exmo. Sr. Dr. Costa e V. Exa. Maria.", "Av. Brasil, St. Louis, Mr. Bean."],
+    ["Frutas, p. ex. Maçãs, peras, etc. e tal.", "Pão, etc.", "Mais nada."],
+    ["Ver p. 12, pp. 3-5, fig. 2, n. 7, n.º 5 e art. 3.º da lei.", "Fim."],
+    ["I said no.", "He left on Oct. 5 with No. 6.", "The end."],
+    ["J. K. Rowling e J.R.R. Tolkien.", "The U.S. Army left at 5 p.m.", "Good."],
+    ["E.g. Tom, i.e. Thomas, vs. Ann.", "Cf. Smith et al. 2010."],
+    # Numbers.
+    ["Pi é 3.14 e custa 1.000 euros.", "2 mais 2 são 4.", "5 pessoas vieram."],
+    ["1. Introdução.", "Começa aqui."],
+    ["a. Primeiro ponto.", "2.1. Segundo ponto.", "IV. Capítulo."],
+    # Quotes and brackets.
+    ['"Olá!"', '"Bom dia."', "Ela saiu.", "(Foi assim.)", "«Não.»", "Pois."],
+    ['"Vens?" perguntou ela.', "«Vou!» disse ele.", "Foi (ele!) ontem."],
+    ["— Vens? — perguntou ela.", "— Sim.", "— Bom."],
+    ["Três! repetiu o capitão.", "Eu... não sei...", "Talvez."],
+    ["É assim. [sic]"],
+    # Lower-cased and tokenised, as TED is.
+    ["olá .", "como estás ?", "bem , obrigado !", "e tu ?"],
+    ['ela disse : " olá . " e saiu .', '" vens ? " disse ela .', "( risos ) ."],
+    ["eu ... não sei .", "o sr. silva saiu .", "são 3.14 metros .", "ok . . . bom"],
+    # Lower-cased, not tokenised: a dot may be an abbreviation's.
+    ["oi!", "tudo bem?", "o sr. silva saiu. eu não sei"],
+    # What is none.
+    ["www.ted.com ou a@b.pt/?x=1 das 10h30"],
+    ["Olá!", "😀 Bom dia.", "Был дождь.", "Да."],
+    ["Não acaba"],
+    ["..."],
+    ['"'],
+]
+
+
+@pytest.mark.parametrize("sentences", LINES, ids=lambda sentences: sentences[0])
+def test_sentences(sentences):
+    text = " ".join(sentences)
+    assert split_sentences(text)[1::2] == sentences
+
+
+def test_scripts_without_spaces():
+    text = "你好。你好吗？「好。」再见！ 好"
+    pieces = ["", "你好。", "", "你好吗？", "", "「好。」", "", "再见！", " ", "好", ""]
+    assert split_sentences(text) == pieces
+
+
+def test_white_space_and_line_breaks_are_kept():
+    text = "\ufeff Olá.\t Bom dia.\u00a0Sim.\r\n\r\n \tDois\nversos\u2028e um \x85"
+    assert split_sentences(text) == [
+        *("", "\ufeff Olá.", "\t ", "Bom dia.", "\u00a0", "Sim.", "\r\n\r\n \t"),
+        *("Dois", "\n", "versos", "\u2028", "e um", " \x85"),
+    ]
+    assert split_lines(text)[1::2] == [
+        "\ufeff Olá.\t Bom dia.\u00a0Sim.",
+        *("Dois", "versos", "e um"),
+    ]
+
+
+@pytest.mark.parametrize("nothing", ["", " ", "\n", " \t\r\n\u2029 "])
+def test_nothing_has_no_sentence(nothing):
+    assert split_sentences(nothing) == split_lines(nothing) == [nothing]
+
+
+# What stops, quotes and line breaks may meet, and any other character: lone
+# surrogates and control characters too.
+TRICKY = st.sampled_from(
+    [*"aAé1.?!…。\"'()»—, \t\n\r\x1c\x1f\x85\u2028\0", "Sr", "p. ex"]
+)
+ANY = st.characters(exclude_categories=())
+TEXT = st.lists(TRICKY | ANY).map("".join)
+
+
+@settings(deadline=None, max_examples=400)
+@given(TEXT)
+def test_the_pieces_are_the_text(text):
+    for split in (split_sentences, split_lines):
+        pieces = split(text)
+        assert "".join(pieces) == text
+        assert len(pieces) % 2 == 1
+        assert not "".join(pieces[::2]).strip()
+        for sentence in pieces[1::2]:
+            assert sentence and sentence == sentence.strip()
+            assert len(sentence.splitlines()) == 1
+
+
+@settings(deadline=None)
+@given(TEXT)
+def test_what_was_cut_is_cut_once(text):
+    lines = split_lines(text)[1::2]
+    sentences = [part for line in lines for part in split_sentences(line)[1::2]]
+    assert sentences == split_sentences(text)[1::2]
+
+
+# --- What is too long ---
+
+
+def words(texts):
+    return [len(text.split()) for text in texts]
+
+
+def characters(texts):
+    return [len(text) for text in texts]
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        # The best place near the middle: a sentence's end before a semicolon,
+        ("um dois, três. Quatro; cinco seis sete", ["um dois, três.", "Quatro;"]),
+        # that, a colon or a dash before a comma, however much nearer that is,
+        ("um dois três; quatro, cinco seis sete", ["um dois três;", "quatro,"]),
+        ("um dois, três: quatro cinco, seis", ["um dois, três:", "quatro"]),
+        ("um dois — três, quatro cinco seis", ["um dois —", "três,"]),
+        # a comma before a conjunction,
+        ("um dois três e quatro, cinco seis", ["um dois três e quatro,", "cinco"]),
+        # a conjunction before white space, which is better than within a word.
+        ("um dois três porque quatro cinco seis", ["um dois três", "porque"]),
+        ("The red one that you all saw", ["The red one", "that"]),
+        ("um dois três quatro cinco seis", ["um dois três", "quatro"]),
+        # Neither a decimal comma nor a time is such a place.
+        ("um dois três 3,14 10:30 seis", ["um dois três", "3,14"]),
+        # A good place near an end is not good: the other part would be long.
+        ("um; dois três quatro cinco seis", ["um; dois três", "quatro"]),
+    ],
+)
+def test_the_best_place(text, parts):
+    """The first part, and the first word of the second."""
+    pieces = split_to_fit([text], words, max(words([text])) - 1)[0]
+    assert pieces[::2] == [parts[0], text[len(parts[0]) :].strip()]
+    assert pieces[2].split()[0] == parts[1]
+
+
+def test_what_fits_stays_whole():
+    texts = ["um dois três", "quatro; cinco"]
+    assert split_to_fit(texts, words, 3) == [["um dois três"], ["quatro; cinco"]]
+    assert split_to_fit([], words, 3) == []
+
+
+def test_a_word_is_cut_between_characters():
+    assert split_to_fit(["abcdefgh"], characters, 4) == [["abcd", "", "efgh"]]
+    # A character is not cut, though it be too long by itself.
+    assert split_to_fit(["ab"], lambda texts: [9] * len(texts), 4) == [["a", "", "b"]]
+
+
+@settings(deadline=None, max_examples=300)
+@given(
+    st.lists(TEXT.map(str.strip).filter(bool), max_size=4),
+    st.integers(4, 40),
+    st.sampled_from([words, characters]),
+)
+def test_parts_fit_and_nothing_is_lost(texts, limit, count):
+    for text, pieces in zip(texts, split_to_fit(texts, count, limit), strict=True):
+        assert "".join(pieces) == text
+        assert max(count(pieces[::2])) <= limit
+        assert not "".join(pieces[1::2]).strip()
+        assert all(part == part.strip() != "" for part in pieces[::2])
+        # No more cuts than halving needs: a part is never cut that fits.
+        assert count([text])[0] > limit or pieces == [text]
+
+
+def test_tokens_are_counted_in_few_calls():
+    calls = []
+
+    def count(texts):
+        calls.append(len(texts))
+        return words(texts)
+
+    texts = [f"{number} " + "um dois, três; " * 1000 for number in range(20)]
+    parts = split_to_fit([text.strip() for text in texts], count, 50)
+    assert len(calls) <= 10
+    assert sum(map(len, parts)) > 20 * 60
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a",
+        ". ",
+        "— ",
+        '" ',
+        '." ',
+        ") ",
+        "!",
+        "!a",
+        "。",
+        "\n",
+        "a\n",
+        "A. ",
+    ],
+)
+def test_a_long_text_takes_no_time(text):
+    text = text * 100_000
+    started = time.process_time()
+    pieces = split_sentences(text)
+    parts = split_to_fit([text.strip() or "a"], characters, 100)[0]
+    assert time.process_time() - started < 10  # it takes half a second
+    assert "".join(pieces) == text
+    assert max(characters(parts[::2])) <= 100

@@ -1,0 +1,63 @@
+"""A model repository: `name/version/`, as servers watch it."""
+
+import errno
+import os
+import re
+import shutil
+import tempfile
+from pathlib import Path
+
+from tfxformer.errors import UserError
+
+
+def next_version(to, name, write):
+    """Writes the next version of a model, so that nobody sees half of it.
+
+    Args:
+        to: the repository.
+        name: the model's name in it.
+        write: what makes the folder that it is given, and fills it. If it raises,
+            the repository stays as it was.
+
+    Returns:
+        The new folder, ``to/name/version``, and what ``write`` returned.
+
+    Raises:
+        UserError: when the name cannot be one, or the repository not be written.
+    """
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name):
+        raise UserError(
+            f"model name {name!r}: use letters, digits, '_', '-' and '.' only, since "
+            "it is a folder and a part of a server's addresses"
+        )
+    folder = Path(to) / name
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        # Beside the versions, so that renaming is one step; a name that is no
+        # number is no version to a server.
+        scratch = Path(tempfile.mkdtemp(prefix=".part-", dir=folder))
+    except OSError as error:
+        raise UserError(f"{error.filename}: {error.strerror}") from None
+    try:
+        part = scratch / "1"
+        written = write(part)
+        return _publish(part, folder), written
+    except OSError as error:
+        raise UserError(f"{error.filename}: {error.strerror}") from None
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _publish(part, folder):
+    """Renames the finished folder to the next version; never over another one."""
+    while True:
+        versions = [int(p.name) for p in folder.iterdir() if p.name.isdecimal()]
+        path = folder / str(max(versions, default=0) + 1)
+        try:
+            os.rename(part, path)
+            return path
+        except OSError as error:
+            # Another export took the number meanwhile: a folder that holds
+            # something is not replaced by a rename.
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise

@@ -1,0 +1,219 @@
+"""Text to sentences, and sentences that are too long to parts that fit.
+
+Made for Portuguese and English; any other text comes back whole too, if perhaps with
+fewer cuts. Where it is in doubt, two sentences stay together: a model that was trained
+on pairs of them reads them well, and half a sentence badly.
+"""
+
+import re
+
+# What ends a sentence. The wide ones need no white space after them.
+_WIDE = "。！？｡"
+_STOPS = ".!?…‽؟۔।" + _WIDE
+_CLOSERS = "\"'”’»›)]}」』）】》"
+_OPENERS = "\"'`“‘„«‹([{¿¡*_—–-"
+_DASHES = "—–-"
+# What never begins a sentence.
+_GOING_ON = _STOPS + _CLOSERS + ",;:%"
+
+# After these a name follows, or more of the same sentence.
+_BEFORE_NAMES = re.compile(
+    r"sra?s?|srta|dra?s?|profa?s?|eng|arq|ex[mc]?[oa]?|ilm[oa]|st[oa]?|gen|cel|sgt|maj|"
+    r"alm|av|pe|fr|mrs?|ms|messrs|mt|rev|hon|gov|sen|rep|capt|lt|col|vs|cf|p\.ex|e\.g|i\.e",
+    re.IGNORECASE,
+)
+# After these a number follows; before a word, they may end a sentence ("no.").
+_BEFORE_NUMBERS = re.compile(
+    r"n|nos?|nr|núm|pp?|pg|págs?|fls?|figs?|caps?|arts?|vols?|ed|séc|al|inc|tab|eq|sec|"
+    r"ch|tel|ext|ca?|jan|fe[vb]|mar|a[bp]r|mai|ju[nl]|ago|aug|set|sept?|out|oct|nov|"
+    r"de[zc]",
+    re.IGNORECASE,
+)
+_NUMBERING = re.compile(r"[(\[]?(?:\d+(?:\.\d+)*|[a-zA-Z]|[IVXLC]+)")
+_INITIALS = re.compile(r"(?:[^\W\d_]\.)*[^\W\d_]")
+
+# White space parts words; so does the end of a wide stop.
+_WORD = re.compile(rf"[^\s{_WIDE}]*[{_WIDE}]+[{re.escape(_CLOSERS)}]*|[^\s{_WIDE}]+")
+_OPENING = re.compile(rf"([\s{re.escape(_OPENERS)}]*)(\S?)")
+
+# Where to cut what is too long, the best first; each match begins where a part may.
+_CUTS = [
+    re.compile(r"(?<=[;:—–…])\s|(?<=[；：])"),
+    re.compile(r"(?<=,)\s|(?<=[，、])"),
+    re.compile(
+        r"\s(?=(?:e|ou|mas|nem|que|porque|pois|quando|enquanto|embora|onde|como|se|"
+        r"and|or|but|nor|that|which|who|because|when|while|although|where|as|if|so)\s)",
+        re.IGNORECASE,
+    ),
+    re.compile(r"\s"),
+]
+
+
+def split_sentences(text):
+    r"""Cuts a text into sentences and the white space around them.
+
+    A line break always ends a sentence. A stop ends one where white space follows
+    and then what may begin another: a capital, a number, a script without case.
+    Before lower case only a stop that stands alone does, as in tokenised text, and "?"
+    and "!" in a line without capitals; elsewhere it is speech: "Vens?" disse ela.
+
+    Args:
+        text: a string.
+
+    Returns:
+        A list of strings: white space at even places, the first and the last among
+        them, and sentences at odd ones. White space may be empty, a sentence is
+        not; joined, they are the text.
+
+    Example:
+        >>> split_sentences("O Sr. Silva saiu. Porquê?\n\nNão sei…")
+        ['', 'O Sr. Silva saiu.', ' ', 'Porquê?', '\n\n', 'Não sei…', '']
+    """
+    return _pieces(text, _sentence_starts)
+
+
+def split_lines(text):
+    r"""Cuts a text at line breaks only; else like `split_sentences`.
+
+    Example:
+        >>> split_lines("Olá! Bom dia.\nAdeus.\n")
+        ['', 'Olá! Bom dia.', '\n', 'Adeus.', '\n']
+    """
+    return _pieces(text, lambda line: [0])
+
+
+def split_to_fit(texts, count, limit):
+    """Cuts those texts that have too many tokens, each at the best places.
+
+    A text is halved until its parts fit: in its middle half, at the end of a
+    sentence, else at a semicolon, colon or dash, else a comma, else before a
+    conjunction, else at white space, and where there is none, between two characters.
+
+    Args:
+        texts: strings without white space at their ends.
+        count: tells the number of tokens of each string in a list. It is called
+            once for each round of halving, with all the strings of the round.
+        limit: the most tokens of a part. Only a single character that has more
+            stays as it is.
+
+    Returns:
+        For each text a list of strings: parts at even places, the first and the last
+        among them, and the white space between them at odd ones; joined, they are
+        the text.
+
+    Example:
+        >>> def count(texts):
+        ...     return [len(text.split()) for text in texts]
+        >>> split_to_fit(["um, dois", "um dois, três quatro cinco"], count, limit=3)
+        [['um, dois'], ['um dois,', ' ', 'três quatro cinco']]
+    """
+    halves = {}  # by text: its left half, the white space, its right half
+    todo = list(dict.fromkeys(texts))
+    while todo:
+        long = [
+            text
+            for text, tokens in zip(todo, count(todo), strict=True)
+            if tokens > limit and len(text) > 1
+        ]
+        halves.update((text, _halve(text)) for text in long)
+        parts = dict.fromkeys(part for text in long for part in halves[text][::2])
+        todo = [part for part in parts if part not in halves]
+    return [_parts(text, halves) for text in texts]
+
+
+def _pieces(text, starts):
+    pieces, end, offset = [], 0, 0
+    for line in text.splitlines(keepends=True):
+        cuts = starts(line)
+        for begin, stop in zip(cuts, [*cuts[1:], len(line)], strict=True):
+            sentence = line[begin:stop].strip()
+            if sentence:
+                begin = line.index(sentence, begin) + offset
+                pieces += [text[end:begin], sentence]
+                end = begin + len(sentence)
+        offset += len(line)
+    return [*pieces, text[end:]]
+
+
+def _sentence_starts(line):
+    """Where the sentences of a line begin; the first at its beginning."""
+    starts, fresh, quotes = [0], True, 0  # fresh: the sentence has no word yet
+    stem = stop = closers = ""
+    lower_cased = line == line.lower()
+    for match in _WORD.finditer(line):
+        word, begin = match.group(), match.start()
+        # A quote that stands alone closes where one is open.
+        open_quote = quotes % 2 == 1
+        quotes += word.count('"')
+        if stop and not word.strip(_CLOSERS) and (open_quote or word.strip('"')):
+            closers += word
+            continue
+        if stop and not word.strip(_STOPS):  # ". . ."
+            stop += word
+            continue
+        if stop:
+            opening, first = _OPENING.match(line, begin).groups()
+            if _ends(stem, stop, closers, opening, first, lower_cased):
+                starts.append(begin)
+                fresh = True
+        core = word.rstrip(_CLOSERS)
+        stem = core.rstrip(_STOPS)
+        stop, closers = core[len(stem) :], word[len(core) :]
+        if fresh and stop == "." and _NUMBERING.fullmatch(stem):
+            stop = ""  # "1. Introduction"
+        fresh = False
+    return starts
+
+
+def _ends(stem, stop, closers, opening, first, lower_cased):
+    """Whether a sentence ends at a stop.
+
+    Args:
+        stem: the word before the stop; empty where the stop stands alone.
+        stop: its marks, such as "." or "?!".
+        closers: the quotes and brackets after it.
+        opening: the white space, quotes, brackets and dashes after those.
+        first: the character after those; empty at the end of the line.
+        lower_cased: whether the line has no capital.
+    """
+    if not first or first in _GOING_ON:
+        return False
+    if stop == "." and stem and not closers:
+        word = stem.lstrip(_OPENERS)
+        if _BEFORE_NAMES.fullmatch(word):
+            return False
+        if _BEFORE_NUMBERS.fullmatch(word) and first.isdigit():
+            return False
+        if word.isupper() and _INITIALS.fullmatch(word):  # J. K., U.S.
+            return False
+    if first.islower():
+        plain = stop == "." or stop.strip(".…")  # not "..."
+        # '"Vens?" perguntou ela.', "— Vens? — perguntou ela."
+        spoken = closers or any(dash in opening for dash in _DASHES)
+        alone = not stem or (lower_cased and stop != ".")
+        return bool(plain and alone and not spoken)
+    return True
+
+
+def _halve(text):
+    """The left half, the white space after it, the right half: none is lost."""
+    middle = len(text) // 2
+    begin, end = max(len(text) // 4, 1), len(text) - len(text) // 4
+    sentences = (cut for cut in _sentence_starts(text) if begin <= cut < end)
+    levels = [sentences]
+    levels += [(m.start() for m in cut.finditer(text, begin, end)) for cut in _CUTS]
+    cut = middle
+    for level in levels:
+        best = min(level, key=lambda place: abs(place - middle), default=None)
+        if best is not None:
+            cut = best
+            break
+    left, right = text[:cut].rstrip(), text[cut:].lstrip()
+    return left, text[len(left) : len(text) - len(right)], right
+
+
+def _parts(text, halves):
+    if text not in halves:
+        return [text]
+    left, space, right = halves[text]
+    return [*_parts(left, halves), space, *_parts(right, halves)]
