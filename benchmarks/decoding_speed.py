@@ -77,7 +77,7 @@ TRANSLATORS = {
     "Python": ["ours_text.py", "--path", "{run}"],
     "SavedModel": ["ours_text.py", "--path", "{saved_model}"],
     "Python, XLA": ["ours_text.py", "--path", "{run}", "--xla"],
-    "SavedModel, XLA": ["ours_text.py", "--path", "{saved_model}", "--xla"],
+    "SavedModel, XLA": ["ours_text.py", "--path", "{saved_model_xla}"],
 }
 # Sentences a round by batch size. One batch is enough where it takes seconds.
 SENTENCES = {
@@ -427,7 +427,8 @@ def measure_flatness(workers, sentences, args):
 
 def measure_translators(preset, places, sentences, args):
     """Strings to strings, tokenisation included: in Python, and as SavedModel."""
-    places["saved_model"], _ = export(places["run"], places["folder"] / "export")
+    for name, xla in (("saved_model", False), ("saved_model_xla", True)):
+        places[name], _ = export(places["run"], places["folder"] / "export", xla=xla)
     workers, _ = start_workers(TRANSLATORS, places, args)
     if preset == "base":
         # Random weights write until the limit: let it be low.

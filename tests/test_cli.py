@@ -122,6 +122,40 @@ def test_candidates_are_sorted_best_first(run_folder, translator):
     assert [line[2] for line in lines[1026:]] == [translator("Olá!"), "xyz", "xyz"]
 
 
+def test_lists_of_the_best_can_be_rescored(run_folder, translator):
+    texts = ["O gato bebe leite.", "Bom dia!"]
+    out, err, code = call(
+        "translate", "--run", run_folder, "--beam", 3, "--n-best", 2, *texts
+    )
+    assert code == 0 and err == ""
+    rows = [line.split("\t") for line in out.splitlines()]
+    assert [number for number, *_ in rows] == ["1", "1", "2", "2"]
+    assert float(rows[0][1]) >= float(rows[1][1])
+    given = "".join(
+        f"{texts[int(n) - 1]}\t{translation}\n" for n, _, translation in rows
+    )
+    out, _, _ = call("score", "--run", run_folder, "--rescore", stdin=given.encode())
+    again = [line.split("\t") for line in out.splitlines()]
+    assert [row[1] for row in again] == [texts[0]] * 2 + [texts[1]] * 2
+    assert {row[2] for row in again[:2]} == {row[2] for row in rows[:2]}
+    # Its own words are found again with the score that the search gave them.
+    assert float(again[0][0]) == pytest.approx(float(rows[0][1]), abs=2e-3)
+
+
+def test_decoding_options_reach_the_search(run_folder, translator):
+    text = "O gato bebe leite."
+    begun, err, _ = call("translate", "--run", run_folder, "--prefix", "My", text)
+    assert begun.startswith("My") and err == ""
+    word = translator.explain(text).target_tokens[0]
+    out, _, _ = call("translate", "--run", run_folder, "--forbid", word, text)
+    assert out and not out.startswith(word.lstrip("\u2581") + " ")
+    sampled = [
+        call("translate", "--run", run_folder, "--sample", "--seed", seed, text)[0]
+        for seed in (1, 1, 2)
+    ]
+    assert sampled[0] == sampled[1] != sampled[2]
+
+
 @pytest.mark.parametrize("bad", ["no tab", "", "one\ttwo\tthree"])
 def test_a_line_that_is_no_pair_is_named_and_what_was_scored_kept(
     bad, run_folder, tmp_path, monkeypatch, capfd
@@ -262,6 +296,34 @@ WRONG = {
     "text and input": (
         ["translate", "--run", "RUN", "--input", "no.txt", "a"],
         "not both",
+    ),
+    "beam of none": (
+        ["translate", "--run", "RUN", "--beam", "0", "a"],
+        "--beam 0: must be at least 1",
+    ),
+    "more than all probability": (
+        ["translate", "--run", "RUN", "--sample", "--top-p", "2", "a"],
+        "--top-p 2.0: must be above 0 and at most 1",
+    ),
+    "list wider than the beam": (
+        ["export", "--run", "RUN", "--to", "OUT", "--beam", "2", "--n-best", "3"],
+        "--n-best 3 is wider than --beam 2",
+    ),
+    "temperature of a search": (
+        ["evaluate", "--run", "RUN", "--data", "PAIRS", "--temperature", "0.5"],
+        "--temperature 0.5: only goes with --sample",
+    ),
+    "least above most": (
+        ["translate", "--run", "RUN", "--min-length", "9", "--max-length", "3", "a"],
+        "--min-length 9 is more than --max-length 3",
+    ),
+    "a piece that is none": (
+        ["translate", "--run", "RUN", "--forbid", "nosuchpiece", "a"],
+        "no piece 'nosuchpiece'",
+    ),
+    "options of an engine that takes them later": (
+        ["export", "--run", "RUN", "--format", "ctranslate2", "--beam", "4"],
+        "--beam: CTranslate2 takes its options",
     ),
     "unknown checkpoint": (
         ["translate", "--run", "RUN", "--checkpoint", "first", "a"],

@@ -8,6 +8,7 @@ import numpy as np
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 from tfxformer.errors import UserError
+from tfxformer.precision import NarrowWeights, check_precision
 from tfxformer.quiet import quiet_stderr
 from tfxformer.recorded import example, write_metadata
 from tfxformer.repository import next_version
@@ -27,9 +28,19 @@ PROBES = [
     b"bytes \xff\xfe that are not UTF-8",
     "NUL \0 inside",
 ]
+# The signatures that read no weights.
+WITHOUT_MODEL = ("tokenize", "detokenize")
 
 
-def export(run, to="export", name="pt_en", checkpoint="best", options=None, xla=False):
+def export(
+    run,
+    to="export",
+    name="pt_en",
+    checkpoint="best",
+    options=None,
+    xla=False,
+    precision="float32",
+):
     """Writes the next version of a model into a model repository, and proves it.
 
     The model is written to a temporary folder and renamed into place once
@@ -44,6 +55,7 @@ def export(run, to="export", name="pt_en", checkpoint="best", options=None, xla=
         options: `DecodingOptions`, recorded in the export; None decodes greedily.
         xla: compile what translates with XLA. A server must be told to allow it:
             the report names the flag.
+        precision: how matrices are stored, one of `precision.PRECISIONS`.
 
     Returns:
         The new folder, ``to/name/version``, and the `Report` on it.
@@ -52,12 +64,13 @@ def export(run, to="export", name="pt_en", checkpoint="best", options=None, xla=
         UserError: when the run cannot be read, the repository not be written, or
             the export would not serve.
     """
+    check_precision(precision)
     if (Path(run) / "saved_model.pb").exists():
         raise UserError(f"{run}: is an exported model already; give a run folder")
     translator = Translator.load(run, checkpoint, options, xla)
 
     def write_and_prove(part):
-        write(translator, part)
+        write(translator, part, precision)
         report = verify(part, translator, allow_xla=xla)
         if not report.ok:
             raise UserError(
@@ -71,23 +84,31 @@ def export(run, to="export", name="pt_en", checkpoint="best", options=None, xla=
     return path, report
 
 
-def write(translator, path):
+def write(translator, path, precision="float32"):
     """Writes a translator as a SavedModel, with recorded answers beside it.
 
     Args:
         translator: a `Translator` made from a tokenizer and a model.
         path: the folder to make.
+        precision: how matrices are stored, one of `precision.PRECISIONS`; the
+            translator's own are rounded to it, so that it answers alike.
     """
+    narrow = None
+    if precision != "float32":
+        narrow = NarrowWeights(translator.transformer, precision)
     archive = keras.export.ExportArchive()
     # Variables are tracked where the functions use them: tracking the model as well
     # would write each one twice.
     archive.track(translator.tokenizer)
+    for widened in narrow.widened if narrow else ():
+        archive.track(widened)
     for name, function in translator.signatures.items():
         # Traced anew: a graph that was traced before would be written beside the
         # one that saving traces.
-        archive.add_endpoint(
-            name, function.python_function, input_signature=function.input_signature
-        )
+        python = function.python_function
+        if narrow and name not in WITHOUT_MODEL:
+            python = narrow.used_by(python)
+        archive.add_endpoint(name, python, input_signature=function.input_signature)
     with quiet_stderr():
         archive.write_out(str(path), verbose=False)
     _slim(Path(path, "saved_model.pb"))
@@ -105,6 +126,7 @@ def write(translator, path):
                 "translate_nbest": n_best_options(translator.options).describe(),
             },
             "xla": translator.xla,
+            "precision": precision,
         },
     )
 

@@ -12,12 +12,10 @@ import tensorflow as tf  # noqa: E402
 
 from tfxformer import Translator  # noqa: E402
 
-translator = None if args.xla else Translator.load(args.path)
+translator = Translator.load(args.path, xla=args.xla)
 
 
 def decode(texts):
-    if translator is None:
-        raise worker.Refused("Translator.load takes no `xla` yet")
     answer = translator.signatures["serving_default"](text=tf.constant(texts))
     return [text.decode() for text in answer["translation"].numpy()]
 

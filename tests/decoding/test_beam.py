@@ -132,7 +132,7 @@ def test_the_search_matters():
 # --- Narrow beams -------------------------------------------------------------------
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=18, deadline=None)
 @given(
     variant=st.integers(0, 2),
     sentence=st.lists(st.sampled_from(LETTERS), min_size=1, max_size=5),

@@ -106,7 +106,7 @@ prefixes = st.lists(
 )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     options=all_options(),
     prefix=st.none() | prefixes,
@@ -176,7 +176,7 @@ sentences = st.lists(st.sampled_from(LETTERS), max_size=7).map(
 
 
 @methods
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(batch=st.lists(sentences, min_size=1, max_size=6), more=st.integers(0, 5))
 def test_a_sentence_does_not_depend_on_its_neighbours(method, batch, more):
     decode = in_a_graph(method)
@@ -227,7 +227,9 @@ def test_graph_eager_and_fixed_agree(method, extras):
         return decode(model, source, options, prefix, attention=extras, xla=xla)
 
     eager = run(source)
-    cases = [run(source, xla=True), tf.function(run)(tf.constant(source))]
+    cases = [run(source, xla=True)]
+    if extras or method == "sampling":
+        cases.append(tf.function(run)(tf.constant(source)))
     if extras and method == "beam":
         # A graph that knows even the ids.
         cases.append(tf.function(lambda: run(tf.constant(source)))())
