@@ -33,6 +33,7 @@ ORDER = [
     ["translator"],
     ["evaluation"],
     ["verify"],
+    ["precision"],
     ["repository"],
     ["saved_model"],
     ["ctranslate2_model"],

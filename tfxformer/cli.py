@@ -433,6 +433,13 @@ def export(
             "started with the flag which the export names.",
         ),
     ] = False,
+    precision: Annotated[
+        str,
+        typer.Option(
+            help="How weights are stored: float32, float16 (half the size) or int8 "
+            "(a quarter)."
+        ),
+    ] = "float32",
     decoding: dict = ...,
 ):
     """Export a run as the next version of a model, for a server to load.
@@ -441,9 +448,18 @@ def export(
     """
     if format not in ("savedmodel", "ctranslate2"):
         raise UserError(f"--format {format!r}: there are savedmodel and ctranslate2")
+    if precision not in ("float32", "float16", "int8"):
+        raise UserError(
+            f"--precision {precision!r}: there are float32, float16 and int8"
+        )
     options = _decoding(decoding)
     given = [f"--{name.replace('_', '-')}" for name, x in decoding.items() if x]
     given += ["--xla"] if xla else []
+    if format == "ctranslate2" and precision != "float32":
+        raise UserError(
+            f"--precision {precision}: CTranslate2 takes its compute type when it "
+            "loads a model"
+        )
     if format == "ctranslate2" and given:
         raise UserError(
             f"{', '.join(given)}: CTranslate2 takes its options when it translates"
@@ -456,7 +472,7 @@ def export(
         return
     from tfxformer.saved_model import export
 
-    path, report = export(run, to, name, checkpoint, options, xla)
+    path, report = export(run, to, name, checkpoint, options, xla, precision)
     say(report.describe())
     print(path)
 
@@ -481,9 +497,20 @@ def verify(
 
     translator = None
     if run is not None:
+        from tfxformer.decoding_options import DecodingOptions
+        from tfxformer.precision import round_weights
+        from tfxformer.recorded import read_metadata
         from tfxformer.translator import Translator
+        from tfxformer.verify import find_saved_model
 
-        translator = Translator.load(run, checkpoint)
+        # The run must decode as the export does, with weights as narrow as its.
+        model = (read_metadata(find_saved_model(path)[0]) or {"model": {}})["model"]
+        options = None
+        if "decoding" in model:
+            chosen = model["decoding"]["serving_default"]
+            options = DecodingOptions.described(chosen)
+        translator = Translator.load(run, checkpoint, options)
+        round_weights(translator.transformer, model.get("precision"))
     report = verify(path, translator, allow_xla=allow_xla)
     print(report.describe())
     if not report.ok:

@@ -11,7 +11,7 @@ from tfxformer.batches import encode_source
 from tfxformer.decoding import decode
 from tfxformer.errors import UserError
 from tfxformer.layers import positional_encoding
-from tfxformer.repository import next_version
+from tfxformer.repository import model_folder, next_version
 from tfxformer.saved_model import PROBES
 from tfxformer.special_ids import END_ID, PAD_ID, START_ID, UNK_ID
 from tfxformer.translator import Translator
@@ -49,7 +49,7 @@ def export_ctranslate2(run, to="export", name="pt_en", checkpoint="best"):
             not translate as the run does.
     """
     _import_ctranslate2()
-    folder = Path(to) / name
+    folder = model_folder(to, name)
     if any(folder.glob("*/saved_model.pb")):
         raise UserError(
             f"{folder}: holds SavedModels, and TensorFlow Serving would take the new "

@@ -119,3 +119,17 @@ class DecodingOptions:
             if getattr(self, field.name) != field.default
         }
         return {"method": "sampling" if self.sampling else method, **changed}
+
+    @classmethod
+    def described(cls, description):
+        """The options that `describe` told of.
+
+        Example:
+            >>> options = DecodingOptions(beam_size=4)
+            >>> DecodingOptions.described(options.describe()) == options
+            True
+        """
+        values = {key: x for key, x in description.items() if key != "method"}
+        if "forbidden" in values:
+            values["forbidden"] = tuple(values["forbidden"])  # JSON has lists
+        return cls(**values)

@@ -31,6 +31,17 @@ def check_precision(precision):
         )
 
 
+def round_weights(transformer, precision):
+    """Rounds a model's matrices to the values that an export of a precision has.
+
+    Args:
+        transformer: a `Transformer`; its weights are changed.
+        precision: one of `PRECISIONS`; float32 and None change nothing.
+    """
+    if precision not in ("float32", None):
+        NarrowWeights(transformer, precision)
+
+
 class NarrowWeights:
     """A model's matrices as an export stores them, and widened as it uses them.
 

@@ -25,12 +25,7 @@ def next_version(to, name, write):
     Raises:
         UserError: when the name cannot be one, or the repository not be written.
     """
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name):
-        raise UserError(
-            f"model name {name!r}: use letters, digits, '_', '-' and '.' only, since "
-            "it is a folder and a part of a server's addresses"
-        )
-    folder = Path(to) / name
+    folder = model_folder(to, name)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         # Beside the versions, so that renaming is one step; a name that is no
@@ -46,6 +41,20 @@ def next_version(to, name, write):
         raise UserError(f"{error.filename}: {error.strerror}") from None
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+
+
+def model_folder(to, name):
+    """A model's folder in a repository, ``to/name``.
+
+    Raises:
+        UserError: when the name cannot be one.
+    """
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name):
+        raise UserError(
+            f"model name {name!r}: use letters, digits, '_', '-' and '.' only, since "
+            "it is a folder and a part of a server's addresses"
+        )
+    return Path(to) / name
 
 
 def _publish(part, folder):

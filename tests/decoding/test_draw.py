@@ -142,7 +142,7 @@ def test_mix_agrees_with_numpy():
 @pytest.mark.parametrize("along", ["sentences", "seeds", "positions"])
 def test_uniform_is_uniform(along):
     """Over neighbouring sentences, seeds and positions, where hashes are weakest."""
-    n, zero = 2048, np.zeros(1, "uint32")
+    n, zero = 1024, np.zeros(1, "uint32")
     if along == "sentences":
         numbers = np.asarray(uniform(np.arange(n, dtype="uint32"), 0, 0))
     elif along == "seeds":
@@ -151,8 +151,8 @@ def test_uniform_is_uniform(along):
         numbers = np.concatenate([uniform(zero, 5, place) for place in range(n)])
     assert numbers.dtype == np.float32
     assert (numbers >= 0).all() and (numbers < 1).all()
-    assert_allclose(numbers.mean(), 1 / 2, atol=0.02)
-    assert_allclose(numbers.var(), 1 / 12, atol=0.005)
+    assert_allclose(numbers.mean(), 1 / 2, atol=0.03)
+    assert_allclose(numbers.var(), 1 / 12, atol=0.008)
     counts = np.histogram(numbers, 32, (0, 1))[0]
     assert chi_square(counts, np.full(32, 1 / 32)) < CHI_SQUARE[31]
     pairs = np.histogram2d(numbers[:-1:2], numbers[1::2], 4, [(0, 1)] * 2)[0]

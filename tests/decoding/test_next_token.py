@@ -25,7 +25,11 @@ LOG_TOTAL = np.log(np.exp(LOGITS.astype("float64")).sum(-1))
 
 def make(bias=BIAS, dtype="float32", **options):
     """A `NextToken` of a decoder of which only the output counts."""
-    step = types.SimpleNamespace(output_kernel=KERNEL, output_bias=bias, dtype=dtype)
+    step = types.SimpleNamespace(
+        output_kernel=tf.cast(KERNEL, dtype),
+        output_bias=None if bias is None else tf.cast(bias, dtype),
+        dtype=dtype,
+    )
     return NextToken(step, DecodingOptions(**options))
 
 

@@ -220,7 +220,7 @@ def test_nor_where_there_is_room_for_all(method):
 @pytest.mark.parametrize("extras", [False, True], ids=["plain", "prefix, attention"])
 def test_graph_eager_and_fixed_agree(method, extras):
     model, source = small_model(1), pad(SENTENCES)
-    options = DecodingOptions(max_length=9, **METHODS[method])
+    options = DecodingOptions(max_length=6, **METHODS[method])
     prefix = pad([[4], [], [6, 6], [], [], [5]]) if extras else None
 
     def run(source, xla=False):
@@ -509,11 +509,11 @@ def test_other_precisions(method, policy):
     model = small_model(0, dtype=policy)
     for xla in (False, True):
         decoded = decode_with(
-            model, SENTENCES, xla=xla, attention=True, max_length=6, **METHODS[method]
+            model, SENTENCES, xla=xla, attention=True, max_length=3, **METHODS[method]
         )
         assert decoded.ids.dtype == np.int32 and decoded.score.dtype == np.float32
         assert decoded.attention.dtype == np.float32
-        options = DecodingOptions(max_length=6, **METHODS[method])
+        options = DecodingOptions(max_length=3, **METHODS[method])
         for row, answers in enumerate(decoded.ids[1:], 1):
             answers = [written(ids) for ids in answers]
             assert all(is_allowed(ids, options) and ids for ids in answers)

@@ -1,6 +1,6 @@
 """From source ids to target ids: greedy, beam search and sampling, one token a step."""
 
-from tfxformer.decoding.result import Decoded
+from tfxformer.decoding.hypotheses import Decoded
 from tfxformer.decoding.search import decode, length_limit
 from tfxformer.decoding_options import DecodingOptions
 

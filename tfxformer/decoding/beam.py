@@ -4,9 +4,13 @@ from typing import NamedTuple
 
 from keras import ops
 
-from tfxformer.decoding.greedy import no_weights, stack_weights, take_hypotheses
+from tfxformer.decoding.hypotheses import (
+    Decoded,
+    no_weights,
+    stack_weights,
+    take_hypotheses,
+)
 from tfxformer.decoding.next_token import NEVER
-from tfxformer.decoding.result import Decoded
 from tfxformer.special_ids import END_ID, START_ID
 
 

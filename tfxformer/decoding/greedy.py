@@ -5,7 +5,12 @@ from typing import NamedTuple
 from keras import ops
 
 from tfxformer.decoding.draw import draw, fingerprint, mix, uniform
-from tfxformer.decoding.result import Decoded
+from tfxformer.decoding.hypotheses import (
+    Decoded,
+    best_first,
+    no_weights,
+    stack_weights,
+)
 from tfxformer.special_ids import END_ID, PAD_ID, START_ID
 
 
@@ -60,12 +65,14 @@ def greedy(sources, step, next_token, options, history, keep_attention=False):
             sentence = fingerprint(sources.ids)[:, None]
             sentence = mix(sentence + ops.cast(ops.arange(samples), "uint32")[None])
             number = uniform(ops.reshape(sentence, (-1,)), options.seed, position)
-            token = draw(logits, number, options)
+            token = draw(logits, number, options)[:, None]
+            logit = ops.take_along_axis(logits, token, axis=1)
         else:
-            token = ops.cast(ops.argmax(logits, axis=-1), "int32")
-        logit = ops.take_along_axis(logits, token[:, None], axis=1)[:, 0]
-        gain = ops.reshape(logit - log_total, (-1, samples))
-        token = ops.where(state.going, ops.reshape(token, (-1, samples)), PAD_ID)
+            # Its token and its logit at once, and fewer ops than argmax.
+            logit, token = ops.top_k(logits, 1)  # (rows, 1)
+        gain = ops.reshape(logit[:, 0] - log_total, (-1, samples))
+        token = ops.reshape(ops.cast(token, "int32"), (-1, samples))
+        token = ops.where(state.going, token, PAD_ID)
         kept = state.attention
         if keep_attention:
             kept = history.append(kept, stack_weights(attention), position, axis=-1)
@@ -102,42 +109,3 @@ def greedy(sources, step, next_token, options, history, keep_attention=False):
         write, lambda state: ops.any(state.going, axis=1), results, sources, state
     )
     return Decoded(ids, score, score, attention)
-
-
-def stack_weights(attention):
-    """Each layer's weights to ``(sentences, beams, layers * heads, source, 1)``."""
-    return ops.cast(ops.concatenate(attention, axis=2), "float32")[..., None]
-
-
-def no_weights(sources, step, beams, history):
-    """Room for the weights of all steps."""
-    sentences, length = ops.shape(sources.ids)
-    rows = len(step.layers) * step.heads
-    return history.empty((sentences, beams, rows, length, None), "float32")
-
-
-def best_first(rank, count, found):
-    """The best of each sentence's hypotheses, best first.
-
-    Args:
-        rank: float32 ``(sentences, hypotheses)``.
-        count: how many.
-        found: a tuple of what there is of the hypotheses,
-            ``(sentences, hypotheses, ...)``, or ().
-
-    Returns:
-        The tuple, ``(sentences, count, ...)``.
-    """
-    order = ops.top_k(rank, count)[1]
-    return tuple(take_hypotheses(x, order) for x in found)
-
-
-def take_hypotheses(x, order):
-    """Takes hypotheses ``(sentences, count)`` of ``(sentences, hypotheses, ...)``."""
-    if isinstance(x, tuple):  # nothing is kept
-        return x
-    order = ops.cast(order, "int32")
-    shape = ops.shape(x)
-    rows = order + ops.arange(shape[0], dtype="int32")[:, None] * shape[1]
-    flat = ops.reshape(x, (shape[0] * shape[1], *shape[2:]))
-    return ops.take(flat, rows, axis=0)

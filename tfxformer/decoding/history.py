@@ -9,7 +9,7 @@ import keras
 from keras import ops
 
 from tfxformer.layers.attention import MASKED
-from tfxformer.layers.kernels import shrinking_while_loop, unseen
+from tfxformer.layers.kernels import shrinking_while_loop, take_rows, unseen
 
 
 class Growing:
@@ -79,7 +79,7 @@ class Growing:
             )
             stay = ops.nonzero(going(state))[0]
             places, source, state = keras.tree.map_structure(
-                lambda x: ops.take(x, stay, axis=0), (places, source, state)
+                lambda x: take_rows(x, stay), (places, source, state)
             )
             return position, places, source, state, collected
 

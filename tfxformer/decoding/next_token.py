@@ -23,7 +23,7 @@ class NextToken:
 
     def __init__(self, step, options):
         self.options = options
-        self.kernel = ops.cast(step.output_kernel, step.dtype)  # (d_model, vocab)
+        self.kernel = step.output_kernel  # (d_model, vocab)
         vocab = self.kernel.shape[1]
         if max(options.forbidden, default=0) >= vocab:
             raise UserError(
@@ -46,7 +46,7 @@ class NextToken:
         self.apart_bias = (
             ops.zeros(len(apart), step.dtype)
             if step.output_bias is None
-            else ops.cast(ops.take(step.output_bias, apart, axis=0), step.dtype)
+            else ops.take(step.output_bias, apart, axis=0)
         )
         self.output_bias = step.output_bias
 
@@ -114,7 +114,7 @@ class NextToken:
         # Computed anew: the logits have lost it where it is not allowed.
         forced = ops.sum(x * ops.transpose(ops.take(self.kernel, prefix, axis=1)), -1)
         if self.output_bias is not None:
-            forced = forced + ops.cast(ops.take(self.output_bias, prefix), x.dtype)
+            forced = forced + ops.take(self.output_bias, prefix)
         chosen = ops.equal(ops.arange(logits.shape[-1])[None], prefix[:, None])
         only = ops.where(chosen, ops.cast(forced, "float32")[:, None], NEVER)
         return ops.where(ops.equal(prefix, PAD_ID)[:, None], logits, only)

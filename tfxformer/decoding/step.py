@@ -16,7 +16,12 @@ from keras import ops
 
 from tfxformer.layers import padding_mask
 from tfxformer.layers.attention import MASKED
-from tfxformer.layers.kernels import add_bias, small_matmul, small_softmax
+from tfxformer.layers.kernels import (
+    add_bias,
+    small_matmul,
+    small_softmax,
+    take_rows,
+)
 from tfxformer.layers.residual import EPSILON
 
 
@@ -100,7 +105,9 @@ class DecoderStep:
         if decoder.pos_embedding.use_positions:
             encodings = decoder.pos_embedding.encodings(room)
             self.encodings = self._cast(encodings)  # (room, d_model)
-        self.output_kernel, self.output_bias = model.output_weights()
+        kernel, bias = model.output_weights()
+        self.output_kernel = self._cast(kernel)  # (d_model, vocab)
+        self.output_bias = None if bias is None else self._cast(bias)
 
     def _weights(self, layer):
         attention, cross = layer.causal_self_attention, layer.cross_attention
@@ -125,7 +132,8 @@ class DecoderStep:
         return self._cast(norm.gamma), self._cast(norm.beta)
 
     def _cast(self, weight):
-        return ops.cast(weight, self.dtype)
+        # A tensor, not a variable, which each step would read anew.
+        return ops.cast(ops.convert_to_tensor(weight), self.dtype)
 
     def read(self, source):
         """The encoder, and what cross-attention needs of it.
@@ -176,7 +184,7 @@ class DecoderStep:
         def take(x):
             _, width, length, key_dim = ops.shape(x)
             x = ops.reshape(x, (-1, width // self.beams, length, key_dim))
-            return ops.reshape(ops.take(x, rows, axis=0), (-1, width, length, key_dim))
+            return ops.reshape(take_rows(x, rows), (-1, width, length, key_dim))
 
         return Past(tuple(map(take, past.keys)), tuple(map(take, past.values)))
 
@@ -194,10 +202,10 @@ class DecoderStep:
             and cross-attention's weights, for each layer
             ``(sentences, beams, heads, source)``.
         """
-        x = ops.take(self.embeddings, tokens, axis=0)  # (rows, d_model)
+        x = take_rows(self.embeddings, tokens)  # (rows, d_model)
         x = x * self.embeddings.shape[1] ** 0.5
         if self.encodings is not None:
-            x = x + ops.take(self.encodings, position, axis=0)
+            x = x + take_rows(self.encodings, position)
         unwritten = self.history.unwritten(position, self.dtype)
         keys, values, attention = [], [], []
         for i, layer in enumerate(self.layers):

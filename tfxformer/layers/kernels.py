@@ -49,7 +49,7 @@ def small_matmul(x, y, transpose_y=False):
         >>> np.asarray(small_matmul(x, x, transpose_y=True)).tolist()
         [[[3.0]], [[3.0]]]
     """
-    if ON_TENSORFLOW:
+    if ON_TENSORFLOW and x.dtype != tf.float16:  # which it has not on a CPU
         # The version that oneDNN does not take over: its set-up costs 40 us a
         # product on a CPU, twenty times what one query's products themselves take.
         return tf.raw_ops.BatchMatMulV3(x=x, y=y, Tout=x.dtype, adj_y=transpose_y)
@@ -73,6 +73,24 @@ def small_softmax(x):
     # Here too oneDNN's set-up, 40 us, outweighs four ops of a microsecond each.
     x = ops.exp(x - ops.max(x, axis=-1, keepdims=True))
     return x / ops.sum(x, axis=-1, keepdims=True)
+
+
+def take_rows(x, rows):
+    """Rows of a tensor, whose numbers are known not to be negative.
+
+    Args:
+        x: ``(rows, ...)``.
+        rows: an int tensor of any shape.
+
+    Returns:
+        ``(*shape of rows, ...)``.
+
+    Example:
+        >>> [int(n) for n in take_rows(ops.arange(4), ops.arange(2))]
+        [0, 1]
+    """
+    # `ops.take` counts from the end where a number is negative, at several ops a call.
+    return tf.gather(x, rows) if ON_TENSORFLOW else ops.take(x, rows, axis=0)
 
 
 def unseen(size):
