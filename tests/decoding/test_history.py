@@ -77,10 +77,13 @@ def test_a_quarter_that_has_ended_leaves_the_batch():
     assert seen == [4, 1]
 
 
-def test_fixed_stops_when_all_have_ended():
+def test_fixed_leaves_all_but_a_quarter_once_and_stops_when_all_have_ended():
     seen = []
-    count_up_to(Fixed(50), [1, 3], seen)
-    assert seen == [2, 2, 2]
+    limits = [1, 5, 1, 2, 1, 3, 2, 1]
+    ids, count = count_up_to(Fixed(50), limits, seen)
+    assert seen == [8, 8, 2, 2, 2]
+    assert_array_equal(ids, expected(limits, 50))
+    assert_array_equal(count[:, 0], limits)
 
 
 def test_fixed_stops_where_there_is_no_more_room():

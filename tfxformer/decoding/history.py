@@ -114,16 +114,36 @@ class Fixed:
         return later * MASKED[dtype]
 
     def repeat(self, step, going, results, source, state):
-        """Repeats a step until every sentence has ended; see `Growing.repeat`."""
+        """Repeats a step until every sentence has ended; see `Growing.repeat`.
 
-        def unfinished(position, state):
-            return ops.logical_and(position < self.room, ops.any(going(state)))
+        The batch may shrink to a size that is known beforehand only: when no more
+        than a quarter of the sentences go on, the others leave.
+        """
 
-        def once_more(position, state):
-            return position + 1, step(position, source, state)
+        def until(few, position, source, state):
+            def unfinished(position, state):
+                left = ops.sum(ops.cast(going(state), "int32"))
+                return ops.logical_and(position < self.room, left > few)
 
-        start = (ops.zeros((), "int32"), state)
-        return results(ops.while_loop(unfinished, once_more, start)[1])
+            def once_more(position, state):
+                return position + 1, step(position, source, state)
+
+            return ops.while_loop(unfinished, once_more, (position, state))
+
+        sentences = ops.shape(keras.tree.flatten(source)[0])[0]
+        quarter = -(-sentences // 4)
+        position, state = until(quarter, ops.zeros((), "int32"), source, state)
+        collected = results(state)
+        stay = ops.top_k(ops.cast(going(state), "int32"), quarter)[1]
+        source, state = keras.tree.map_structure(
+            lambda x: take_rows(x, stay), (source, state)
+        )
+        _, state = until(0, position, source, state)
+        return keras.tree.map_structure(
+            lambda old, new: ops.scatter_update(old, stay[:, None], new),
+            collected,
+            results(state),
+        )
 
 
 def _write_rows(old, rows, new):
