@@ -27,7 +27,12 @@ from tfxformer import corpora  # noqa: E402
 v1 = tf.compat.v1
 # What the kinds of ops are for. In the loop, but for the few that read the source.
 PARTS = {
-    "matrix products": ["MatMul", "_FusedMatMul", "_MklFusedMatMul", "_MklMatMul"],
+    "matrix products": [
+        "MatMul",
+        "_FusedMatMul",
+        "_MklNativeFusedMatMul",
+        "_MklMatMul",
+    ],
     "attention's products": ["BatchMatMulV3", "BatchMatMulV2", "_MklBatchMatMulV2"],
     "the cache": ["ConcatV2", "Concat", "GatherV2", "Split", "SplitV"],
     "loop control": [
