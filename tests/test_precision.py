@@ -97,6 +97,7 @@ def test_two_precisions_in_one_process_keep_apart(narrow, run_folder, exported):
     )
 
 
+@pytest.mark.slow
 def test_xla_goes_with_it(run_folder, tmp_path):
     path, report = export(run_folder, tmp_path, xla=True, precision="float16")
     assert report.ok and path.exists()
@@ -157,6 +158,7 @@ def test_the_command_line_refuses_in_one_line(arguments, line, monkeypatch, capf
     assert len(said) == 1 and line in said[0]
 
 
+@pytest.mark.slow
 def test_the_command_line_compares_with_the_run_rounded_alike(
     narrow, run_folder, monkeypatch, capfd
 ):

@@ -92,6 +92,7 @@ def test_the_best_of_many_is_best_and_scored_as_score_does(exported, translator)
     assert translations[2].tolist() == [b""] * 4 and not scores[2].any()
 
 
+@pytest.mark.slow
 def test_options_are_chosen_at_export_and_recorded(run_folder, tmp_path):
     options = DecodingOptions(
         beam_size=3, n_best=2, length_penalty=0.6, max_length=9, forbidden=("s",)
@@ -112,6 +113,7 @@ def test_options_are_chosen_at_export_and_recorded(run_folder, tmp_path):
         Translator.load(path, options=options)
 
 
+@pytest.mark.slow
 def test_xla_gives_the_same_and_names_its_flag(run_folder, translator, tmp_path):
     path, report = export(run_folder, tmp_path, "model", xla=True)
     assert report.ok

@@ -426,3 +426,27 @@ def test_a_foreign_saved_model_is_refused(tmp_path):
     tf.saved_model.save(tf.Module(), str(tmp_path / "foreign"))
     with pytest.raises(UserError, match="none that tfxformer exported"):
         Translator.load(tmp_path / "foreign")
+
+
+def test_the_best_of_many_are_alike_in_python_and_in_an_export(exported, translator):
+    texts = ["O gato preto bebeu o leite.", "", "Bom dia!"]
+    ours = translator.n_best(texts)
+    served = Translator.load(exported).n_best(texts)
+    for mine, theirs, count in zip(ours, served, (4, 4, 4), strict=True):
+        assert len(mine) == count
+        assert [text for text, _ in mine] == [text for text, _ in theirs]
+        scores = [score for _, score in mine]
+        assert scores == sorted(scores, reverse=True)
+        assert scores == pytest.approx([score for _, score in theirs], abs=1e-4)
+    assert [text for text, _ in ours[1]] == [""] * 4
+
+
+def test_translations_begin_as_they_are_told_to(translator, exported):
+    text = "O gato preto bebeu o leite."
+    begun, free = translator.complete([text, text], ["My", ""])
+    assert begun.startswith("My") and free == translator(text)
+    assert translator.complete([], []) == []
+    with pytest.raises(ValueError, match="1 prefixes for 2 texts"):
+        translator.complete([text, text], ["My"])
+    with pytest.raises(UserError, match="takes no prefixes"):
+        Translator.load(exported).complete([text], ["My"])

@@ -230,7 +230,9 @@ class Translator:
         lists = [[] for _ in texts]
         for rows in _batches(lengths + 1, tokens_per_batch, _LEAST_TOKENS):
             answer = self.answers("translate_nbest", {"text": [texts[i] for i in rows]})
-            for i, translations, scores in zip(rows, *answer.values(), strict=True):
+            # By name: a SavedModel gives them in another order.
+            columns = (answer["translations"], answer["scores"])
+            for i, translations, scores in zip(rows, *columns, strict=True):
                 found = scores > NEVER / 2
                 lists[i] = [
                     (translation.decode(), float(score))

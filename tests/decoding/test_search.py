@@ -243,6 +243,7 @@ def test_graph_eager_and_fixed_agree(method, extras):
 
 
 # Sampling is greedy's loop as well.
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["beam", "sampling"])
 def test_xla_compiles_it(method):
     model, source = small_model(0), pad(SENTENCES)
