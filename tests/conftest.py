@@ -2,14 +2,14 @@
 
 import pytest
 
-from tfxformer.quiet import start_tensorflow
+from tfxformer.quiet import start_keras
 
-start_tensorflow()
+start_keras()
 
 from tfxformer.config import load_config  # noqa: E402
-from tfxformer.saved_model import export  # noqa: E402
 from tfxformer.training.trainer import train  # noqa: E402
-from tfxformer.translator import Translator  # noqa: E402
+
+# What else needs TensorFlow is imported where it is used: some tests run on JAX too.
 
 SMALL = [
     "model.num_layers=1",
@@ -35,11 +35,15 @@ def run_folder(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def translator(run_folder):
+    from tfxformer.translator import Translator
+
     return Translator.load(run_folder)
 
 
 @pytest.fixture(scope="session")
 def exported(run_folder, tmp_path_factory):
+    from tfxformer.saved_model import export
+
     path, report = export(run_folder, tmp_path_factory.mktemp("models") / "export")
     assert report.ok
     return path
@@ -48,4 +52,6 @@ def exported(run_folder, tmp_path_factory):
 @pytest.fixture(scope="session")
 def served(exported):
     """The exported SavedModel as TensorFlow's Python loader gives it."""
+    from tfxformer.translator import Translator
+
     return Translator.load(exported)

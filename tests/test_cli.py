@@ -56,6 +56,7 @@ def test_texts_files_and_scores(run_folder, exported, tmp_path, translator):
     assert out == translator("Olá!") + "\n"
 
 
+@pytest.mark.slow
 def test_a_line_may_hold_sentences_and_a_text_lines(run_folder, tmp_path, translator):
     sentences = ["Olá!", "Bom dia.", "O gato bebe leite."]
     file = tmp_path / "in.txt"
@@ -73,6 +74,7 @@ def test_a_line_may_hold_sentences_and_a_text_lines(run_folder, tmp_path, transl
     assert out == f"{one[0]}\n\n {one[1]}\n{one[0]}\n"
 
 
+@pytest.mark.slow
 def test_a_sentence_without_end_is_translated_in_parts(run_folder):
     text = "o gato bebe leite e " * 250  # 5,000 characters
     out, err, code = call("translate", "--run", run_folder, text)
@@ -85,6 +87,7 @@ def test_a_sentence_without_end_is_translated_in_parts(run_folder):
 PAIRS = "O gato bebe leite.\tThe cat drinks milk.\n\tHello!\nOlá!\t\r\n"
 
 
+@pytest.mark.slow
 def test_given_translations_are_scored(run_folder, exported, tmp_path, translator):
     file = tmp_path / "pairs.tsv"
     file.write_bytes(PAIRS.encode())
@@ -101,6 +104,7 @@ def test_given_translations_are_scored(run_folder, exported, tmp_path, translato
         assert [pair for _, pair in rows] == PAIRS.splitlines()
 
 
+@pytest.mark.slow
 def test_candidates_are_sorted_best_first(run_folder, translator):
     """Groups of neighbours, across the 1,024 lines that are read at once, too."""
     candidates = ["xyz", translator("Bom dia."), "long " * 50, "Hello"]
@@ -122,6 +126,7 @@ def test_candidates_are_sorted_best_first(run_folder, translator):
     assert [line[2] for line in lines[1026:]] == [translator("Olá!"), "xyz", "xyz"]
 
 
+@pytest.mark.slow
 def test_lists_of_the_best_can_be_rescored(run_folder, translator):
     texts = ["O gato bebe leite.", "Bom dia!"]
     out, err, code = call(
@@ -142,6 +147,7 @@ def test_lists_of_the_best_can_be_rescored(run_folder, translator):
     assert float(again[0][0]) == pytest.approx(float(rows[0][1]), abs=2e-3)
 
 
+@pytest.mark.slow
 def test_decoding_options_reach_the_search(run_folder, translator):
     text = "O gato bebe leite."
     begun, err, _ = call("translate", "--run", run_folder, "--prefix", "My", text)
@@ -173,6 +179,7 @@ def test_a_line_that_is_no_pair_is_named_and_what_was_scored_kept(
     assert f"found {tabs} tabs" in err and len(err.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_from_two_columns_to_a_served_model(tmp_path):
     """Train, go on, evaluate, export, verify, translate: each by its command."""
     pairs = tmp_path / "pairs.tsv.gz"
@@ -327,7 +334,7 @@ WRONG = {
     ),
     "unknown checkpoint": (
         ["translate", "--run", "RUN", "--checkpoint", "first", "a"],
-        "there are best and last",
+        "there are best, last",
     ),
     "missing pairs": (
         ["evaluate", "--run", "RUN", "--data", "no.tsv"],

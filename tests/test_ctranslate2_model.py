@@ -382,5 +382,5 @@ def test_other_wrong_input_is_named(run_folder, exported, tmp_path):
         export_ctranslate2(exported, tmp_path)
     with pytest.raises(UserError, match="no such run folder"):
         export_ctranslate2(tmp_path / "none", tmp_path)
-    with pytest.raises(UserError, match="there are best and last"):
+    with pytest.raises(UserError, match="there are best, last"):
         export_ctranslate2(run_folder, tmp_path, checkpoint="first")

@@ -131,6 +131,36 @@ def test_dropout_is_in_training_only():
     unlike(model((SOURCE, TARGET), training=True), first)
 
 
+@pytest.mark.parametrize("tied", [False, True])
+def test_vectors_are_what_logits_are_made_of(tied):
+    model = make(tie_embeddings=tied)
+    inputs, masks = (SOURCE, TARGET), (SOURCE > 3, TARGET > 2)
+    embeddings, bias = model.output_embeddings()
+    assert (bias is None) == tied
+    for options in ((), masks):
+        x = model.vectors(inputs, *options)
+        assert x.shape == (*TARGET.shape, 16)
+        logits = np.asarray(x) @ np.asarray(embeddings).T
+        close(logits + (0 if tied else np.asarray(bias)), model(inputs, *options))
+    x = model.vectors(inputs)
+    assert_array_equal(model.vectors(inputs, training=False), x)
+    unlike(model.vectors(inputs, training=True), x)
+
+
+@pytest.mark.parametrize("around", [False, True])
+def test_each_kind_of_dropout_is_in_training_only(around):
+    """However Keras comes to know that it trains."""
+    for kind in ("dropout_rate", "attention_dropout", "activation_dropout"):
+        options = {"dropout_rate": 0.0, kind: 0.5}
+        model = oracle.tiny_transformer(**options)
+        if around:
+            ids = [keras.Input((None,), dtype="int32") for _ in range(2)]
+            model = keras.Model(ids, model(ids))
+        first = model([SOURCE, TARGET])
+        assert_array_equal(model([SOURCE, TARGET], training=False), first)
+        unlike(model([SOURCE, TARGET], training=True), first)
+
+
 # --- Padding, and neighbours --------------------------------------------------------
 
 

@@ -14,7 +14,9 @@ from tfxformer.verify import verify
 TEXTS = [f"Tenho {n} gatos." for n in range(9)] + ["O gato bebe leite.", ""]
 
 
-@pytest.fixture(scope="module", params=["float16", "int8"])
+@pytest.fixture(
+    scope="module", params=["int8", pytest.param("float16", marks=pytest.mark.slow)]
+)
 def narrow(request, run_folder, tmp_path_factory):
     """A precision, and a proven export of it."""
     path, report = export(

@@ -184,12 +184,12 @@ def test_tensorflow_starts_without_a_word():
 
 
 def test_tensorflow_s_notes_can_be_asked_for():
-    # Nothing is held back then, and nothing imported ahead.
     done = run(
         """
         start_tensorflow()
-        print("tensorflow" in sys.modules)
+        import tensorflow as tf
+        tf.zeros(())
         """,
         TF_CPP_MIN_LOG_LEVEL="0",
     )
-    assert (done.stdout, done.stderr) == ("False\n", "")
+    assert done.returncode == 0 and done.stderr

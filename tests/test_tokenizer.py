@@ -2,13 +2,13 @@
 
 import codecs
 import gc
-import os
 import random
 import re
 import sys
 import unicodedata
 
 import keras
+import numpy as np
 import pytest
 import sentencepiece
 import tensorflow as tf
@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from tfxformer import Tokenizer
 from tfxformer.errors import UserError
-from tfxformer.tokenizer import clean
+from tfxformer.tokenizer import clean, encode_source, encode_target
 
 LINES = [
     "O gato bebe leite.",
@@ -419,29 +419,6 @@ def test_save_and_load(tokenizer, tmp_path):
     assert other.encode(LINES[:10]) == ids_of(tokenizer, LINES[:10])
 
 
-def load_error(path):
-    with pytest.raises(UserError) as caught:
-        Tokenizer.load(path)
-    message = str(caught.value)
-    assert message.startswith(f"{path}: ") and "\n" not in message
-    return message
-
-
-@pytest.mark.parametrize(
-    "content", [b"", b"not a model", bytes(1000), random.Random(0).randbytes(5000)]
-)
-def test_a_file_that_is_no_model(tmp_path, content):
-    path = tmp_path / "wrong.model"
-    path.write_bytes(content)
-    assert "not a SentencePiece model" in load_error(path)
-
-
-def test_half_a_model(tokenizer, tmp_path):
-    path = tmp_path / "half.model"
-    path.write_bytes(tokenizer.model[: len(tokenizer.model) // 2])
-    assert "not a SentencePiece model" in load_error(path)
-
-
 def test_a_damaged_model_is_refused_or_works(tokenizer):
     draw = random.Random(0)
     for _ in range(50):
@@ -452,12 +429,6 @@ def test_a_damaged_model_is_refused_or_works(tokenizer):
         except UserError:
             continue
         round_trip(survivor, ["O gato bebe leite."])
-
-
-def test_a_model_whose_piece_for_a_byte_is_not_utf_8(tokenizer):
-    assert tokenizer.model.count(b"<0x41>") == 1
-    with pytest.raises(UserError, match="not a SentencePiece model"):
-        Tokenizer(tokenizer.model.replace(b"<0x41>", b"<0x\xff1>"))
 
 
 def test_one_of_two_tokenizers_of_a_file_goes(tmp_path):
@@ -472,76 +443,49 @@ def test_one_of_two_tokenizers_of_a_file_goes(tmp_path):
         assert round_trip(stays, ["o gato"]) == ["o gato"]
 
 
-def test_no_file_and_a_folder(tmp_path):
-    assert "No such file" in load_error(tmp_path / "none.model")
-    assert "directory" in load_error(tmp_path)
+def test_what_cannot_be_loaded(tmp_path):
+    path = tmp_path / "none.model"
+    with pytest.raises(UserError, match="No such file"):
+        Tokenizer.load(path)
+    path.write_bytes(b"not a model")
+    with pytest.raises(UserError, match="not a SentencePiece model"):
+        Tokenizer.load(path)
 
 
-def test_a_model_with_other_special_ids(tmp_path):
-    prefix = tmp_path / "other"
-    sentencepiece.SentencePieceTrainer.Train(
-        sentence_iterator=iter(LINES),
-        model_prefix=str(prefix),
-        vocab_size=90,
-        minloglevel=2,
-    )
-    message = load_error(tmp_path / "other.model")
-    assert "(-1, 0, 1, 2)" in message and "0, 1, 2 and 3" in message
+# --- What the model reads and writes ---
 
 
-# --- Training ---
+def rows(ids):
+    """Padded ids as lists without their padding."""
+    return [[int(i) for i in row if i] for row in ids.numpy()]
 
 
-def train_error(*arguments, **options):
-    with pytest.raises(UserError) as caught:
-        Tokenizer.train(*arguments, **options)
-    message = str(caught.value)
-    assert "\n" not in message
-    return message
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.text(max_size=15), min_size=1, max_size=8))
+def test_the_source_ends_and_the_target_is_shifted(tokenizer, texts):
+    ids = ids_of(tokenizer, texts)
+    source = encode_source(tokenizer, texts)
+    target_in, target_out = encode_target(tokenizer, texts)
+    assert rows(source) == rows(target_out) == [[*row, 3] for row in ids]
+    assert rows(target_in) == [[2, *row] for row in ids]
+    for side in (source, target_in, target_out):
+        assert side.dtype == tf.int32
+        assert side.shape == (len(texts), 1 + max(map(len, ids)))
+        # Padding is to the right only.
+        real = side.numpy() != 0
+        assert (real == (np.cumsum(~real, axis=1) == 0)).all()
 
 
-@pytest.mark.parametrize("lines", [[], [""], ["  ", "\t\n", "\u3000"]])
-def test_no_text_to_learn_from(lines):
-    assert "there is no text" in train_error(lines, 400)
+@pytest.mark.parametrize("longest", [0, 1, 5, 1000])
+def test_longest_leaves_out_the_pieces_beyond(tokenizer, longest):
+    text = ["o gato bebe leite a casa azul", "", "mar"]
+    cut = [row[:longest] for row in ids_of(tokenizer, text)]
+    target_in, target_out = encode_target(tokenizer, text, longest)
+    assert rows(encode_source(tokenizer, text, longest)) == [[*r, 3] for r in cut]
+    assert rows(target_out) == [[*row, 3] for row in cut]
+    assert rows(target_in) == [[2, *row] for row in cut]
 
 
-@pytest.mark.parametrize("vocab_size", [-1, 0, 1, 260, 270])
-def test_a_vocabulary_that_is_too_small(vocab_size):
-    message = train_error(LINES, vocab_size)
-    assert f"no vocabulary of {vocab_size} pieces" in message
-    assert "200 lines" in message
-
-
-def test_lines_that_are_too_long_to_learn_from():
-    assert "no vocabulary" in train_error(["x" * 200_000], 400)
-
-
-def test_a_small_corpus_gives_fewer_pieces():
-    tokenizer = Tokenizer.train(["um gato"], vocab_size=10_000)
-    assert 260 < tokenizer.vocab_size < 300
-    assert round_trip(tokenizer, ["o cão é 猫"]) == ["o cão é 猫"]
-
-
-def test_lines_may_be_any_iterable_and_odd():
-    odd = ["\x00", "a\nb", "\ufeff", "", "x" * 2000, "é" * 10, "um gato"]
-    tokenizer = Tokenizer.train((line for line in odd * 5), vocab_size=400)
-    assert round_trip(tokenizer, ["um gato"]) == ["um gato"]
-
-
-def test_the_same_lines_give_the_same_bytes(tokenizer):
-    assert Tokenizer.train(LINES, vocab_size=400).model == tokenizer.model
-
-
-def test_the_vocabulary_does_not_depend_on_the_number_of_cores(monkeypatch):
-    lines = list(dict.fromkeys(f"{a} {b}" for a in LINES[:10] for b in LINES[:10]))
-    vocabularies = []
-    for cores in (1, 2, 7):
-        monkeypatch.setattr(os, "cpu_count", lambda cores=cores: cores)
-        processor = Tokenizer.train(lines, vocab_size=400).processor
-        vocabularies.append(
-            [
-                (processor.IdToPiece(i), processor.GetScore(i))
-                for i in range(len(processor))
-            ]
-        )
-    assert vocabularies[0] == vocabularies[1] == vocabularies[2]
+def test_nothing_has_only_its_end(tokenizer):
+    assert encode_source(tokenizer, [""]).numpy().tolist() == [[3]]
+    assert encode_source(tokenizer, tf.zeros([0], tf.string)).shape[0] == 0

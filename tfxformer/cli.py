@@ -11,6 +11,7 @@ import json
 import logging
 import math
 import re
+import signal
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -19,8 +20,8 @@ import typer
 
 from tfxformer import __version__
 from tfxformer.console import say, start_logging
-from tfxformer.errors import UserError
-from tfxformer.quiet import start_tensorflow
+from tfxformer.errors import INTERRUPTED, PREEMPTED, Stopped, UserError
+from tfxformer.quiet import start_keras, start_tensorflow
 
 log = logging.getLogger("tfxformer")
 
@@ -45,7 +46,8 @@ Model = Annotated[
     typer.Option("--run", "--model", help="A run folder, or an exported SavedModel."),
 ]
 Checkpoint = Annotated[
-    str, typer.Option(help="Which weights of a run folder: best or last.")
+    str,
+    typer.Option(help="Which weights of a run folder: best, last, ema or averaged."),
 ]
 DataDir = Annotated[
     str | None, typer.Option(help="TensorFlow Datasets' folder, for ted.")
@@ -70,6 +72,9 @@ DECODING = {
     "max_length": (int, "The most tokens of a translation."),
     "forbid": (list[str], "A piece never to write. Repeat it to give several."),
 }
+PairsFile = Annotated[
+    Path, typer.Option(help="The pairs' file to write; gzipped if it ends in .gz.")
+]
 Xla = Annotated[
     bool,
     typer.Option("--xla", help="Compile decoding with XLA: faster, after seconds."),
@@ -140,16 +145,24 @@ def main():
         app()
     except UserError as error:
         _fail(str(error))
+    except Stopped as error:
+        say(f"tfxformer: {error}")
+        sys.exit(error.code)
     except BrokenPipeError:  # whoever read our answer has seen enough
         sys.stdout = None
         sys.exit(0)
     except KeyboardInterrupt:
-        _fail("interrupted", code=130)
+        say("tfxformer: interrupted")
+        sys.exit(INTERRUPTED)
 
 
-def _fail(message, code=1):
+def _fail(message):
     say(f"tfxformer: error: {message}")
-    sys.exit(code)
+    sys.exit(1)
+
+
+def _stop(*_):
+    raise Stopped("stopped by SIGTERM before it began", PREEMPTED)
 
 
 def _version(value):
@@ -187,6 +200,91 @@ def quickstart(
 
 
 @app.command()
+def prepare(
+    beam_options: Annotated[
+        list[str] | None,
+        typer.Argument(help="After --: further options of Apache Beam."),
+    ] = None,
+    data: Annotated[
+        list[str],
+        typer.Option(
+            "--data",
+            help="Where sentence pairs come from: a TSV's path (.gz too), SRC,TGT "
+            "paths, phrasebook or ted. Repeat it to join several.",
+        ),
+    ] = [],  # noqa: B006
+    out: Annotated[str, typer.Option(help="The folder to write.")] = ...,
+    tokenizer: Annotated[
+        Path | None,
+        typer.Option(help="A SentencePiece model, such as a run's tokenizer.model."),
+    ] = None,
+    vocab_size: Annotated[
+        int | None,
+        typer.Option(help="Without --tokenizer: the pieces to learn, by default 8000."),
+    ] = None,
+    casing: Annotated[
+        str | None,
+        typer.Option(help="Without --tokenizer: keep (the default) or lower."),
+    ] = None,
+    max_length: Annotated[
+        int, typer.Option(help="The most tokens of a sentence, its end included.")
+    ] = 128,
+    valid: Annotated[
+        str | None,
+        typer.Option(help="Pairs to validate on; by default some are held out."),
+    ] = None,
+    valid_pairs: Annotated[
+        int | None,
+        typer.Option(help="Without --valid: how many to hold out, by default 1000."),
+    ] = None,
+    max_characters: Annotated[
+        int, typer.Option(help="The longest side that is kept.")
+    ] = 1000,
+    max_length_ratio: Annotated[
+        float, typer.Option(help="The largest ratio of lengths that is kept.")
+    ] = 3.0,
+    reverse: Reverse = False,
+    strict: Strict = False,
+    seed: Annotated[int, typer.Option(help="Seed of what is drawn.")] = 0,
+    runner: Annotated[
+        str,
+        typer.Option(help="Where Apache Beam runs: DirectRunner is this machine."),
+    ] = "DirectRunner",
+):
+    """Make a token corpus of text of any size, on Apache Beam, for train --data.
+
+    Cleans, drops duplicates, holds pairs out for validation, tokenises and writes
+    compressed shards, in memory that does not grow with the text.
+    """
+    from tfxformer.prepare import prepare
+
+    for option, value, other in (
+        ("--vocab-size", vocab_size, tokenizer and "--tokenizer"),
+        ("--casing", casing, tokenizer and "--tokenizer"),
+        ("--valid-pairs", valid_pairs, valid and "--valid"),
+    ):
+        if value is not None and other:
+            raise UserError(f"{option} {value}: does not go with {other}")
+    given = {"vocab_size": vocab_size, "casing": casing, "valid_pairs": valid_pairs}
+    folder = prepare(
+        data,
+        out,
+        tokenizer=tokenizer,
+        max_length=max_length,
+        valid=valid,
+        max_characters=max_characters,
+        max_length_ratio=max_length_ratio,
+        reverse=reverse,
+        strict=strict,
+        seed=seed,
+        runner=runner,
+        beam_options=beam_options or (),
+        **{name: value for name, value in given.items() if value is not None},
+    )
+    print(folder)
+
+
+@app.command()
 def train(
     data: Source = [],  # noqa: B006 - typer reads it, nobody changes it
     out: Annotated[Path, typer.Option(help="The run folder.")] = ...,
@@ -219,11 +317,32 @@ def train(
     strict: Annotated[
         bool | None, typer.Option("--strict", help="Stop at a malformed line.")
     ] = None,
+    init_from: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            help="Begin with another run's best weights, its vocabulary and model "
+            "settings: fine-tuning.",
+        ),
+    ] = None,
 ):
-    """Train a translator; the same command on the same folder goes on."""
+    """Train a translator; the same command on the same folder goes on.
+
+    Exit codes: 0 done, 1 wrong input, 75 stopped by SIGTERM and 130 by Ctrl-C, both
+    with the state saved: run the same command again.
+    """
     from tfxformer.config import load_config
 
+    inherited = []
+    if init_from is not None:
+        theirs = load_config(file=_config_file(init_from)).to_dict()
+        inherited = [
+            f"{section}.{name}={json.dumps(value)}"
+            for section in ("model", "tokenizer")
+            for name, value in theirs[section].items()
+        ]
     given = {
+        "training.init_from": None if init_from is None else str(init_from),
         "data.sources": data or None,
         "data.weights": _numbers(weights, "--weights"),
         "data.valid": valid,
@@ -238,8 +357,9 @@ def train(
         for name, value in given.items()
         if value is not None
     ]
-    loaded = load_config(preset, config, [*overrides, *settings])
-    start_tensorflow()
+    loaded = load_config(preset, config, [*inherited, *overrides, *settings])
+    signal.signal(signal.SIGTERM, _stop)  # until training has its own way
+    start_keras()
     from tfxformer.training.trainer import train
 
     print(train(loaded, out).path)
@@ -413,6 +533,132 @@ def evaluate(
 
 @app.command()
 @with_decoding_options
+def backtranslate(
+    run: Annotated[
+        Path,
+        typer.Option(
+            "--run",
+            "--model",
+            help="A model of the other direction: a run folder that was trained with "
+            "--reverse, or an exported SavedModel.",
+        ),
+    ],
+    input: Annotated[
+        Path,
+        typer.Option(
+            "--input",
+            "-i",
+            help="Text in the target language, a sentence a line (.gz too).",
+        ),
+    ],
+    out: PairsFile,
+    tag: Annotated[
+        str, typer.Option(help="What stands before each source; '' for nothing.")
+    ] = "<BT>",
+    checkpoint: Checkpoint = "best",
+    tokens_per_batch: TokensPerBatch = 2048,
+    xla: Xla = False,
+    decoding: dict = ...,
+):
+    """Make training pairs of text in the target language, by translating it back.
+
+    Writes lines of source, tab and target: the target is your text, the source a
+    translation, with a tag before it by which the model and grep know it. Train on
+    them beside your pairs: train --data PAIRS --data OUT, with --valid, so that you
+    validate on people's pairs alone. What you ask the trained model has no tag.
+
+    What teaches nothing is left out and counted. The same command goes on where a
+    killed one stopped.
+    """
+    from tfxformer.synthetic import backtranslate
+
+    options = _one_each(decoding)
+    print(
+        backtranslate(run, input, out, tag, checkpoint, options, xla, tokens_per_batch)
+    )
+
+
+@app.command()
+@with_decoding_options
+def distill(
+    run: Annotated[
+        Path,
+        typer.Option(
+            "--run",
+            "--model",
+            help="The teacher: a run folder, or an exported SavedModel.",
+        ),
+    ],
+    input: Annotated[
+        Path,
+        typer.Option(
+            "--input",
+            "-i",
+            help="Text in the source language, a sentence a line, or a TSV of pairs, "
+            "whose sources are read (.gz too).",
+        ),
+    ],
+    out: PairsFile,
+    tag: Annotated[
+        str, typer.Option(help="What stands before each source; by default nothing.")
+    ] = "",
+    checkpoint: Checkpoint = "best",
+    tokens_per_batch: TokensPerBatch = 2048,
+    xla: Xla = False,
+    decoding: dict = ...,
+):
+    """Make training pairs for a small model, of a big one's translations.
+
+    Writes lines of source, tab and the teacher's translation; a run folder searches
+    for it with a beam of 5 unless --beam or --sample says otherwise.
+
+    There is no tag by default: the student is to answer texts that have none as its
+    teacher does. OUT.json tells the file from people's pairs. With --tag <KD>, in
+    training beside people's pairs, texts without the tag are answered as people do.
+
+    What teaches nothing is left out and counted. The same command goes on where a
+    killed one stopped.
+    """
+    from tfxformer.synthetic import distill
+
+    exported = (run / "saved_model.pb").exists()  # how it decodes was chosen before
+    if not exported and decoding["beam"] is None and not decoding["sample"]:
+        decoding["beam"] = 5  # as Kim and Rush
+    options = _one_each(decoding)
+    print(distill(run, input, out, tag, checkpoint, options, xla, tokens_per_batch))
+
+
+def _one_each(decoding):
+    """`DecodingOptions` of what was given, for one translation of each text."""
+    options = _decoding(decoding)
+    if options.n_best > 1:
+        raise UserError("--n-best: one translation is written of each line, the best")
+    return options
+
+
+@app.command()
+def average(
+    run: Annotated[Path, typer.Option(help="A run folder.")],
+    last: Annotated[
+        int | None, typer.Option(min=1, help="Of so many newest checkpoints.")
+    ] = None,
+    best: Annotated[
+        int | None,
+        typer.Option(min=1, help="Of so many that were best in validation."),
+    ] = None,
+):
+    """Average the weights of a run's checkpoints: often better than any one of them.
+
+    Give --last or --best. The result is used with --checkpoint averaged.
+    """
+    start_keras()
+    from tfxformer.averaging import average
+
+    print(average(run, last, best))
+
+
+@app.command()
+@with_decoding_options
 def export(
     run: Annotated[Path, typer.Option(help="A run folder.")],
     to: Annotated[Path, typer.Option(help="The model repository.")] = Path("export"),
@@ -478,6 +724,39 @@ def export(
 
 
 @app.command()
+def runs(
+    folders: Annotated[
+        list[Path] | None,
+        typer.Argument(help="Run folders, or folders of them; by default runs."),
+    ] = None,
+    sort: Annotated[
+        str, typer.Option(help="By name, perplexity, bleu or step, the best first.")
+    ] = "name",
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print all of it as JSON.")
+    ] = False,
+):
+    """List run folders: how far, how good, and the settings that differ in them.
+
+    On a terminal it is a table; elsewhere lines of values with tabs between.
+    """
+    from rich.console import Console
+
+    from tfxformer import runs as listing
+
+    found = listing.find_runs(folders or [Path("runs")], sort)
+    if as_json:
+        print(listing.as_json(found))
+    elif sys.stdout.isatty():
+        listing.show(found, Console(highlight=False))
+    else:
+        for line in listing.as_lines(found):
+            print(line)
+        for line in listing.shared_lines(found):
+            log.info("%s", line)
+
+
+@app.command()
 def verify(
     path: Annotated[
         Path, typer.Argument(help="A SavedModel, or a model's folder of versions.")
@@ -515,6 +794,13 @@ def verify(
     print(report.describe())
     if not report.ok:
         raise typer.Exit(1)
+
+
+def _config_file(run):
+    file = run / "config.yaml"
+    if not file.exists():
+        raise UserError(f"{run}: no run folder, it has no config.yaml")
+    return file
 
 
 def _numbers(text, option):

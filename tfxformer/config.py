@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import difflib
 import math
+import os
 import types
 import typing
 from dataclasses import dataclass, field
@@ -22,7 +23,9 @@ class ModelConfig:
     d_model: int = 128
     num_heads: int = 8
     dff: int = 512
-    dropout_rate: float = 0.1
+    dropout_rate: float = 0.1  # of embeddings and sublayers' outputs
+    attention_dropout: float | None = None  # of attention weights; null: dropout_rate
+    activation_dropout: float = 0.0  # of the feed-forward network's hidden layer
     norm: str = "post"
     learned_positions: bool = False
     tie_embeddings: bool = True
@@ -35,8 +38,10 @@ class ModelConfig:
                 yield name, "must be at least 1"
         if self.num_heads >= 1 and self.d_model % self.num_heads:
             yield "d_model", f"must be a multiple of num_heads, {self.num_heads}"
-        if not 0 <= self.dropout_rate < 1:
-            yield "dropout_rate", "must be at least 0 and below 1"
+        for name in ("dropout_rate", "attention_dropout", "activation_dropout"):
+            rate = getattr(self, name)
+            if rate is not None and not 0 <= rate < 1:
+                yield name, "must be at least 0 and below 1"
         if self.norm not in ("post", "pre"):
             yield "norm", 'must be "post" or "pre"'
         if self.max_length < 4:
@@ -96,28 +101,74 @@ class TrainingConfig:
     """How long and how to train."""
 
     steps: int = 20_000
-    tokens_per_batch: int = 4096  # positions on either side, padding included
+    # Positions on either side of a batch, padding included, on all devices together.
+    tokens_per_batch: int = 4096
+    accumulate: int = 1  # batches whose gradients make one step
+    schedule: str = "inverse_sqrt"
+    learning_rate: float | None = None  # the peak; null: (d_model * warmup_steps)^-0.5
     warmup_steps: int = 4000
     label_smoothing: float = 0.1
     clip_norm: float | None = 1.0
     subword_alpha: float = 0.0  # subword regularisation: 0 is off, 0.1 is usual
+    ema_decay: float = 0.0  # validate a moving average of the weights: 0.999, say
+    precision: str = "float32"
+    xla: bool = False
+    remat: bool = False  # compute twice what the gradient needs, instead of keeping it
     validate_every: int = 500
-    patience: int = 0  # validations without a better perplexity; 0 never stops early
+    metric: str = "perplexity"  # what "best" and patience go by
+    bleu_pairs: int = 0  # validation pairs that are translated and scored with BLEU
+    patience: int = 0  # validations without a better metric; 0 never stops early
+    checkpoint_every: int | None = None  # null: after each validation
+    keep_last: int = 2  # checkpoints kept, the newest
+    keep_best: int = 1  # and the best, by the metric
+    on_bad_batch: str = "stop"  # or "skip": loss or gradient not finite, or exploding
+    loss_limit: float = 4.0  # exploding: this many times the running mean of the loss
+    init_from: str | None = None  # a run whose weights and vocabulary to begin with
     seed: int = 0
 
     def check(self):
         """Yields (setting, what is wrong) for what cannot be."""
-        for name in ("steps", "tokens_per_batch", "warmup_steps", "validate_every"):
-            if getattr(self, name) < 1:
+        for name in (
+            "steps",
+            "tokens_per_batch",
+            "accumulate",
+            "warmup_steps",
+            "validate_every",
+            "checkpoint_every",
+            "keep_last",
+        ):
+            value = getattr(self, name)
+            if value is not None and value < 1:
                 yield name, "must be at least 1"
+        for name in ("patience", "bleu_pairs", "keep_best"):
+            if getattr(self, name) < 0:
+                yield name, "must not be below 0"
+        for name, choices in (
+            ("schedule", ("inverse_sqrt", "cosine")),
+            ("precision", ("float32", "bfloat16", "float16")),
+            ("metric", ("perplexity", "bleu")),
+            ("on_bad_batch", ("stop", "skip")),
+        ):
+            if getattr(self, name) not in choices:
+                yield name, f"must be {' or '.join(choices)}"
+        rate = self.learning_rate
+        if rate is not None and not 0 < rate < math.inf:
+            yield "learning_rate", "must be above 0, or null for the paper's"
         if not 0 <= self.label_smoothing < 1:
             yield "label_smoothing", "must be at least 0 and below 1"
         if self.clip_norm is not None and not self.clip_norm > 0:
             yield "clip_norm", "must be above 0, or null for no clipping"
         if not 0 <= self.subword_alpha < math.inf:
             yield "subword_alpha", "must not be below 0, nor infinite"
-        if self.patience < 0:
-            yield "patience", "must not be below 0"
+        if not 0 <= self.ema_decay < 1:
+            yield "ema_decay", "must be at least 0 and below 1"
+        if self.metric == "bleu" and not self.bleu_pairs:
+            yield (
+                "metric",
+                "needs training.bleu_pairs, pairs to translate: 500, say",
+            )
+        if not self.loss_limit > 1:
+            yield "loss_limit", "must be above 1"
         if not 0 <= self.seed < 2**32:
             yield "seed", "must be from 0 to 4294967295"
 
@@ -154,9 +205,21 @@ class Config:
         return dataclasses.asdict(self)
 
     def save(self, path):
-        """Writes the settings to a YAML file that `load_config` reads."""
+        """Writes the settings to a YAML file that `load_config` reads.
+
+        A reader sees the whole file or none.
+
+        Raises:
+            UserError: when it cannot be written.
+        """
         text = yaml.safe_dump(self.to_dict(), sort_keys=False)
-        Path(path).write_text(text, encoding="utf-8")
+        path = Path(path)
+        part = path.with_name(f".{path.name}.part")
+        try:
+            part.write_text(text, encoding="utf-8")
+            os.replace(part, path)
+        except OSError as error:
+            raise UserError(f"{path}: {error.strerror}") from None
 
 
 # What differs from the defaults, which are the TensorFlow tutorial's.

@@ -7,13 +7,13 @@ import numpy as np
 import tensorflow as tf
 from keras import ops
 
-from tfxformer.batches import encode_source
 from tfxformer.decoding import decode
 from tfxformer.errors import UserError
 from tfxformer.layers import positional_encoding
 from tfxformer.repository import model_folder, next_version
 from tfxformer.saved_model import PROBES
 from tfxformer.special_ids import END_ID, PAD_ID, START_ID, UNK_ID
+from tfxformer.tokenizer import encode_source
 from tfxformer.translator import Translator
 
 log = logging.getLogger("tfxformer")

@@ -1,4 +1,4 @@
-"""The one error that is meant for the person at the keyboard."""
+"""What is meant for the person at the keyboard."""
 
 
 class UserError(Exception):
@@ -7,3 +7,24 @@ class UserError(Exception):
     The message is one line that names the file, line, option or value and says
     what to do. The command line prints it without a traceback and exits with 1.
     """
+
+
+# What the command line exits with: "try again" for a scheduler that took the machine.
+PREEMPTED, INTERRUPTED = 75, 130
+
+
+class Stopped(BaseException):
+    """Training was told to stop and has saved its state; the same command goes on.
+
+    Like `KeyboardInterrupt` it is no `Exception`, so that nothing on the way takes it
+    for a failure of its own.
+
+    Args:
+        message: one line.
+        code: what the command line exits with: 75 (try again) after SIGTERM, 130
+            after Ctrl-C.
+    """
+
+    def __init__(self, message, code):
+        super().__init__(message)
+        self.code = code

@@ -23,6 +23,9 @@ class Transformer(keras.Model):
         max_length: the most positions of a source or a target.
         learned_positions: learn positions instead of the fixed sines and cosines.
         use_positions: False leaves positions out, to see what is lost.
+        attention_dropout: dropout of the attention weights; None for
+            ``dropout_rate``.
+        activation_dropout: dropout of the feed-forward networks' hidden layers.
         tie_embeddings: one matrix for source embedding, target embedding and output
             projection (section 3.4); both vocabularies must be the same.
 
@@ -67,6 +70,8 @@ class Transformer(keras.Model):
         learned_positions=False,
         use_positions=True,
         tie_embeddings=False,
+        attention_dropout=None,
+        activation_dropout=0.0,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -86,6 +91,8 @@ class Transformer(keras.Model):
             "max_length": max_length,
             "learned_positions": learned_positions,
             "use_positions": use_positions,
+            "attention_dropout": attention_dropout,
+            "activation_dropout": activation_dropout,
         }
         self.config = stack | {
             "input_vocab_size": input_vocab_size,
@@ -119,15 +126,34 @@ class Transformer(keras.Model):
             self.final_layer.build((*target_shape, d_model))
         self.built = True
 
-    def call(self, inputs, source_mask=None, target_mask=None):
+    def call(self, inputs, source_mask=None, target_mask=None, training=None):
+        x = self.vectors(inputs, source_mask, target_mask, training)
+        return self.project(x)  # (batch, target, vocab)
+
+    def vectors(self, inputs, source_mask=None, target_mask=None, training=False):
+        """What the logits are made of: the decoder's output.
+
+        Args:
+            inputs: as a call takes them; so are the masks.
+            source_mask: boolean ``(batch, source)``.
+            target_mask: boolean ``(batch, target)``.
+            training: whether dropout drops.
+
+        Returns:
+            ``(batch, target, d_model)``.
+        """
         source, target_in = inputs
         if source_mask is None:
             source_mask = padding_mask(source)
-        context = self.encoder(source, mask=source_mask)  # (batch, source, d_model)
-        x = self.decoder(
-            target_in, context, x_mask=target_mask, context_mask=source_mask
+        # (batch, source, d_model)
+        context = self.encoder(source, mask=source_mask, training=training)
+        return self.decoder(
+            target_in,
+            context,
+            x_mask=target_mask,
+            context_mask=source_mask,
+            training=training,
         )
-        return self.project(x)  # (batch, target, vocab)
 
     def compute_mask(self, inputs, previous_mask=None):
         """None: the logits carry no mask; the loss masks by the labels."""
@@ -148,12 +174,17 @@ class Transformer(keras.Model):
             logits = add_bias(logits, ops.cast(bias, x.dtype))
         return ops.reshape(logits, (*positions, self.target_vocab_size))
 
+    def output_embeddings(self):
+        """The same, a row a piece: ``(vocab, d_model)``, and the bias or None."""
+        if self.final_layer is not None:
+            return ops.transpose(self.final_layer.kernel), self.final_layer.bias
+        return self.decoder.pos_embedding.embedding.embeddings, None
+
     def output_weights(self):
         """The output projection: ``(d_model, vocab)``, and its bias or None."""
         if self.final_layer is not None:
             return self.final_layer.kernel, self.final_layer.bias
-        embeddings = self.decoder.pos_embedding.embedding.embeddings
-        return ops.transpose(embeddings), None
+        return ops.transpose(self.output_embeddings()[0]), None
 
     def get_config(self):
         return super().get_config() | self.config

@@ -5,6 +5,8 @@ import os
 import sys
 import tempfile
 
+from tfxformer.errors import UserError
+
 
 @contextlib.contextmanager
 def quiet_stderr():
@@ -36,8 +38,45 @@ def quiet_stderr():
             os.close(kept)
 
 
+def start_keras():
+    """Imports Keras, with TensorFlow only where that is the backend it runs on.
+
+    Returns:
+        The backend's name.
+
+    Raises:
+        UserError: when the backend is not installed.
+    """
+    with quiet_stderr():
+        try:
+            import keras
+        except ModuleNotFoundError as error:
+            raise UserError(
+                f"{error.name} is not installed, and Keras is to run on it: install "
+                "it, or name another backend (KERAS_BACKEND=jax trains too)"
+            ) from None
+    backend = keras.backend.backend()
+    if backend == "tensorflow":
+        _start_devices()
+    return backend
+
+
 def start_tensorflow():
-    """Imports TensorFlow and lets it find its devices, without its start-up notes.
+    """Imports Keras on TensorFlow, for what runs there alone.
+
+    Raises:
+        UserError: when Keras is to run on another backend.
+    """
+    backend = start_keras()
+    if backend != "tensorflow":
+        raise UserError(
+            f"KERAS_BACKEND={backend}: training runs on it, and this on TensorFlow "
+            "alone: set KERAS_BACKEND=tensorflow"
+        )
+
+
+def _start_devices():
+    """Lets TensorFlow find its devices, without its start-up notes.
 
     It notes which CPU instructions it has and which GPU libraries it misses, some
     of it before any log level is read. ``TF_CPP_MIN_LOG_LEVEL=0`` in the
@@ -48,5 +87,7 @@ def start_tensorflow():
     with quiet_stderr():
         import tensorflow as tf
 
+        if os.environ.get("TF_CONFIG"):  # to be met before TensorFlow begins
+            return
         tf.config.list_physical_devices()
         tf.zeros(())  # starts the runtime, which has notes of its own

@@ -1,14 +1,22 @@
 """A run folder: all that it takes to use a trained model again, or to go on."""
 
-import json
+import contextlib
+import fcntl
+import logging
 import os
+import socket
 from dataclasses import dataclass
 from pathlib import Path
 
 from tfxformer.config import load_config
 from tfxformer.errors import UserError
 from tfxformer.model import Transformer
-from tfxformer.tokenizer import Tokenizer
+from tfxformer.vocabulary import Vocabulary
+
+log = logging.getLogger("tfxformer")
+
+# The weights of a run that can be asked for.
+CHECKPOINTS = ("best", "last", "ema", "averaged")
 
 
 @dataclass(frozen=True)
@@ -16,9 +24,10 @@ class Run:
     """The files of a run folder.
 
     ``config.yaml`` (settings), ``tokenizer.model`` (SentencePiece),
-    ``best.weights.h5`` and ``last.weights.h5`` (Keras weights, the optimiser's
-    state with them), ``state.json`` (how far it is), ``metrics.jsonl`` (a line each
-    time something was measured) and ``tensorboard/``.
+    ``best.weights.h5`` and ``last.weights.h5`` (Keras weights; also ``ema`` and
+    ``averaged`` where they were asked for), ``checkpoints/`` (all it takes to go on),
+    ``metrics.jsonl`` (a line each time something was measured), ``tensorboard/``, and
+    ``tokens/`` (the pairs as token ids).
 
     Args:
         path: the folder.
@@ -52,9 +61,19 @@ class Run:
         return self.path / "tokenizer.model"
 
     @property
-    def state_file(self):
-        """The step, and the best validation so far."""
-        return self.path / "state.json"
+    def checkpoints_folder(self):
+        """A folder for each checkpoint."""
+        return self.path / "checkpoints"
+
+    @property
+    def tokens_folder(self):
+        """The pairs it trains on, as token ids."""
+        return self.path / "tokens"
+
+    @property
+    def bad_batches_folder(self):
+        """Batches whose loss or gradient was not sound."""
+        return self.path / "bad_batches"
 
     @property
     def metrics_file(self):
@@ -67,22 +86,28 @@ class Run:
         return self.path / "tensorboard"
 
     def weights_file(self, name):
-        """The weights of a checkpoint, "best" or "last"."""
+        """The weights of one of `CHECKPOINTS`."""
         return self.path / f"{name}.weights.h5"
 
     def config(self):
         """The settings the run was started with."""
         return load_config(file=self.config_file)
 
+    def vocabulary(self):
+        """The run's vocabulary."""
+        return Vocabulary.load(self.tokenizer_file)
+
     def tokenizer(self):
-        """The run's tokenizer."""
+        """The run's tokenizer, which needs TensorFlow."""
+        from tfxformer.tokenizer import Tokenizer
+
         return Tokenizer.load(self.tokenizer_file)
 
     def load(self, checkpoint="best"):
         """What was trained: the tokenizer, and the model without its optimiser.
 
         Args:
-            checkpoint: "best" or "last".
+            checkpoint: one of `CHECKPOINTS`.
 
         Returns:
             A `Tokenizer` and a `Transformer`.
@@ -90,63 +115,91 @@ class Run:
         Raises:
             UserError: when there is no such checkpoint, or it is of another model.
         """
-        if checkpoint not in ("best", "last"):
-            raise UserError(f"checkpoint {checkpoint!r}: there are best and last")
+        tokenizer = self.tokenizer()
+        return tokenizer, self.load_model(tokenizer.vocab_size, checkpoint)
+
+    def load_model(self, vocab_size, checkpoint="best"):
+        """The model alone; see `load`."""
+        file = self.trained_weights(checkpoint)
+        model = build_model(self.config(), vocab_size)
+        load_weights(model, file)
+        return model
+
+    def trained_weights(self, checkpoint="best"):
+        """The file of one of `CHECKPOINTS`, which is there.
+
+        Raises:
+            UserError: when it is not.
+        """
+        if checkpoint not in CHECKPOINTS:
+            known = ", ".join(CHECKPOINTS)
+            raise UserError(f"checkpoint {checkpoint!r}: there are {known}")
         file = self.weights_file(checkpoint)
         if not file.exists():
-            raise UserError(f"{self.path}: {file.name} is missing: train the run first")
-        tokenizer = self.tokenizer()
-        model = build_model(self.config(), tokenizer.vocab_size)
-        load_weights(model, file)
-        return tokenizer, model
+            how = {
+                "ema": "train with training.ema_decay",
+                "averaged": "make it with `tfxformer average`",
+            }.get(checkpoint, "train the run first")
+            raise UserError(f"{self.path}: {file.name} is missing: {how}")
+        return file
 
-    def save_checkpoint(self, model, state, names):
-        """Writes weights and state so that a reader never sees half a file.
+    @contextlib.contextmanager
+    def locked(self):
+        """Within it, no other process trains in this folder.
 
-        Args:
-            model: the compiled model.
-            state: what `load_state` is to give back.
-            names: the checkpoints to write, of "best" and "last".
+        The lock goes with the process, however that ends.
+
+        Raises:
+            UserError: when another one does.
         """
-        for name in names:
-            # Keras wants the ending .weights.h5.
-            part = self.path / f".{name}.part.weights.h5"
-            model.save_weights(part)
-            os.replace(part, self.weights_file(name))
-        part = self.path / ".state.part.json"
-        part.write_text(json.dumps(state, indent=2) + "\n", encoding="utf-8")
-        os.replace(part, self.state_file)
-
-    def load_state(self):
-        """How far the run is, or None where it has not begun."""
-        if not (self.state_file.exists() and self.weights_file("last").exists()):
-            return None
+        file = self.path / ".lock"
         try:
-            return json.loads(self.state_file.read_text(encoding="utf-8"))
-        except ValueError:
-            raise UserError(
-                f"{self.state_file}: not JSON: delete it to start"
-            ) from None
+            opened = open(file, "a+", encoding="utf-8")  # noqa: SIM115
+        except OSError as error:
+            raise UserError(f"{file}: {error.strerror}") from None
+        with opened:
+            try:
+                fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                opened.seek(0)
+                who = opened.read().strip() or "another process"
+                raise UserError(
+                    f"{self.path}: {who} is training in this folder: wait for it, or "
+                    "use another folder"
+                ) from None
+            except OSError as error:
+                log.warning(
+                    "%s: cannot be locked (%s): start no second training in it",
+                    self.path,
+                    error.strerror,
+                )
+            # Only for the message above: a full disk is no reason to stop here.
+            with contextlib.suppress(OSError):
+                os.ftruncate(opened.fileno(), 0)
+                who = f"process {os.getpid()} on {socket.gethostname()}"
+                os.write(opened.fileno(), who.encode())
+            yield
 
-    def record(self, **values):
-        """Adds a line to the metrics."""
-        with open(self.metrics_file, "a", encoding="utf-8") as file:
-            file.write(json.dumps(values) + "\n")
 
-
-def build_model(config, vocab_size):
+def build_model(config, vocab_size, precision="float32"):
     """The model that the settings describe, with fresh weights.
 
     Args:
         config: a `Config`.
         vocab_size: the size of the joint vocabulary.
+        precision: "float32"; or "bfloat16" or "float16", to compute in, while weights
+            stay float32.
 
     Returns:
         A built `Transformer`.
     """
     settings = config.to_dict()["model"]
+    policy = precision if precision == "float32" else f"mixed_{precision}"
     model = Transformer(
-        input_vocab_size=vocab_size, target_vocab_size=vocab_size, **settings
+        input_vocab_size=vocab_size,
+        target_vocab_size=vocab_size,
+        dtype=policy,
+        **settings,
     )
     model.build()
     return model

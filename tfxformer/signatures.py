@@ -4,10 +4,10 @@ import dataclasses
 
 import tensorflow as tf
 
-from tfxformer.batches import encode_source, encode_target
 from tfxformer.decoding import decode
 from tfxformer.layers.masking import padding_mask
 from tfxformer.special_ids import END_ID
+from tfxformer.tokenizer import encode_source, encode_target
 from tfxformer.training.loss import token_loss
 
 # The shapes that XLA compiles for: the least of these rows that hold the batch (beyond

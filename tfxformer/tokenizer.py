@@ -1,21 +1,11 @@
-"""Text to token ids and back: SentencePiece, the same in Python and in the graph."""
+"""Text to token ids and back in the graph: SentencePiece as TensorFlow ops."""
 
-import hashlib
-import io
-import random
-from pathlib import Path
-
-import sentencepiece
 import tensorflow as tf
 import tensorflow_text as tf_text
 from tensorflow_text.python.ops import sentencepiece_tokenizer
 
-from tfxformer.errors import UserError
 from tfxformer.special_ids import END_ID, PAD_ID, START_ID, UNK_ID
-
-# What SentencePiece does to text first. Both rules are Unicode NFKC; the second also
-# makes it lower case.
-CASINGS = {"keep": "nfkc", "lower": "nfkc_cf"}
+from tfxformer.vocabulary import Vocabulary
 
 
 class Tokenizer(tf.Module):
@@ -25,6 +15,7 @@ class Tokenizer(tf.Module):
     survives the round trip, up to Unicode NFKC and white space: runs of it become
     one space, and control characters (tabs, newlines, NUL) and bytes that are not
     UTF-8 count as spaces. So does "▁" (U+2581), SentencePiece's sign for one.
+    `Vocabulary` gives the same ids without TensorFlow.
 
     Args:
         model: the bytes of a SentencePiece model, trained by `Tokenizer.train`.
@@ -43,75 +34,36 @@ class Tokenizer(tf.Module):
 
     def __init__(self, model):
         super().__init__(name="tokenizer")
-        self.model = model
-        self.processor = sentencepiece.SentencePieceProcessor()
-        try:
-            self.processor.LoadFromSerializedProto(model)
-        except (RuntimeError, UnicodeDecodeError):  # not UTF-8, in a damaged piece
-            raise UserError("not a SentencePiece model") from None
-        special = tuple(
-            getattr(self.processor, name)()
-            for name in ("pad_id", "unk_id", "bos_id", "eos_id")
-        )
-        if special != (PAD_ID, UNK_ID, START_ID, END_ID):
-            raise UserError(
-                "the SentencePiece model must have pad, unk, bos and eos as pieces "
-                f"0, 1, 2 and 3, not {special}: train one with `tfxformer train`"
-            )
-        self.vocab_size = self.processor.GetPieceSize()
-        self._vocabulary = _Vocabulary(model)
+        self.vocabulary = Vocabulary(model)
+        self._resource = _Resource(self.vocabulary)
         self._pieces = self._ops()
+
+    @property
+    def model(self):
+        """The bytes of the SentencePiece model."""
+        return self.vocabulary.model
+
+    @property
+    def processor(self):
+        """SentencePiece's own, outside the graph."""
+        return self.vocabulary.processor
+
+    @property
+    def vocab_size(self):
+        """How many pieces there are, the special ones included."""
+        return self.vocabulary.vocab_size
 
     @classmethod
     def train(cls, lines, vocab_size, casing="keep", seed=0):
-        """Learns the pieces (unigram language model, Kudo 2018).
-
-        Args:
-            lines: strings of both languages.
-            vocab_size: the most pieces to learn, the 4 special ones and the 256
-                bytes included; a small corpus may give fewer.
-            casing: "keep", or "lower" for a translator that reads and writes lower
-                case only.
-            seed: which lines are drawn where there are more than 2 million.
+        """Learns the pieces, see `Vocabulary.train`.
 
         Returns:
             A `Tokenizer`.
 
         Raises:
-            UserError: when there is no text, or ``vocab_size`` is too small for the
-                text's characters.
+            UserError: see `Vocabulary.train`.
         """
-        lines = [line for line in lines if line.strip()]
-        if not lines:
-            raise UserError("there is no text to learn a vocabulary from")
-        if len(lines) > 2_000_000:
-            lines = random.Random(seed).sample(lines, 2_000_000)
-        model = io.BytesIO()
-        try:
-            sentencepiece.SentencePieceTrainer.Train(
-                sentence_iterator=iter(lines),
-                model_writer=model,
-                vocab_size=vocab_size,
-                hard_vocab_limit=False,
-                model_type="unigram",
-                byte_fallback=True,
-                character_coverage=0.9998,  # rare characters are spelt in bytes
-                normalization_rule_name=CASINGS[casing],
-                pad_id=PAD_ID,
-                unk_id=UNK_ID,
-                bos_id=START_ID,
-                eos_id=END_ID,
-                num_threads=4,  # the same pieces on every machine
-                max_sentence_length=100_000,
-                minloglevel=2,
-            )
-        except RuntimeError as error:
-            reason = str(error).strip().splitlines()[-1]
-            raise UserError(
-                f"no vocabulary of {vocab_size} pieces could be learnt from "
-                f"{len(lines):,} lines: {reason}"
-            ) from None
-        return cls(model.getvalue())
+        return cls(Vocabulary.train(lines, vocab_size, casing, seed).model)
 
     @classmethod
     def load(cls, path):
@@ -120,16 +72,11 @@ class Tokenizer(tf.Module):
         Raises:
             UserError: when the file is not there or is no SentencePiece model.
         """
-        try:
-            return cls(Path(path).read_bytes())
-        except OSError as error:
-            raise UserError(f"{path}: {error.strerror}") from None
-        except UserError as error:
-            raise UserError(f"{path}: {error}") from None
+        return cls(Vocabulary.load(path).model)
 
     def save(self, path):
         """Writes the tokenizer to one file, a SentencePiece model."""
-        Path(path).write_bytes(self.model)
+        self.vocabulary.save(path)
 
     def tokenize(self, text, alpha=0.0):
         """Text to ids, in the graph or outside it.
@@ -178,34 +125,20 @@ class Tokenizer(tf.Module):
         return tf.where(ids == PAD_ID, "", spelt)
 
     def ids_of(self, pieces):
-        """The ids of pieces that are given as SentencePiece spells them, or as ids.
-
-        Raises:
-            UserError: naming the piece that the vocabulary does not have.
-        """
-        ids = []
-        for piece in pieces:
-            id = piece if isinstance(piece, int) else self.processor.PieceToId(piece)
-            known = 0 <= id < self.vocab_size
-            if not known or (id == UNK_ID and piece not in (UNK_ID, "<unk>")):
-                raise UserError(
-                    f"the vocabulary has no piece {piece!r}; a word's first piece "
-                    "begins with \u2581, as in \u2581casa"
-                )
-            ids.append(id)
-        return tuple(ids)
+        """See `Vocabulary.ids_of`."""
+        return self.vocabulary.ids_of(pieces)
 
     def pieces(self, ids):
-        """The pieces of a list of ids, as SentencePiece spells them."""
-        return [self.processor.IdToPiece(int(i)) for i in ids]
+        """See `Vocabulary.pieces`."""
+        return self.vocabulary.pieces(ids)
 
     def _ops(self, **sampling):
         ops = tf_text.SentencepieceTokenizer(self.model, out_type=tf.int32, **sampling)
-        ops._model_resource = self._vocabulary
+        ops._model_resource = self._resource
         return ops
 
 
-class _Vocabulary(tf.saved_model.experimental.TrackableResource):
+class _Resource(tf.saved_model.experimental.TrackableResource):
     """The SentencePiece model where the graph's ops find it.
 
     tensorflow-text's own resource belongs to a cached kernel and is gone once
@@ -214,16 +147,60 @@ class _Vocabulary(tf.saved_model.experimental.TrackableResource):
     two tokenizers of the same model share it.
     """
 
-    def __init__(self, model):
+    def __init__(self, vocabulary):
         super().__init__()
-        self.model = model
-        self.name = f"sentencepiece-{hashlib.sha256(model).hexdigest()}"
+        self.model = vocabulary.model
+        self.name = f"sentencepiece-{vocabulary.digest}"
         _ = self.resource_handle  # makes it
 
     def _create_resource(self):
         return sentencepiece_tokenizer.gen_sentencepiece_tokenizer.sentencepiece_op(
             model=self.model, shared_name=self.name
         )
+
+
+def encode_source(tokenizer, text, longest=None):
+    """What the encoder reads: the pieces and the end token.
+
+    Args:
+        tokenizer: a `Tokenizer`.
+        text: strings ``(batch,)``.
+        longest: the most pieces; those beyond it are left out.
+
+    Returns:
+        Padded int32 ``(batch, source)``, of at least one column.
+    """
+    return _with_end(*_cut_pieces(tokenizer, text, longest))
+
+
+def encode_target(tokenizer, text, longest=None):
+    """What the decoder reads and what it is to write: the same, shifted by one.
+
+    Args:
+        tokenizer: a `Tokenizer`.
+        text: strings ``(batch,)``.
+        longest: the most pieces; those beyond it are left out.
+
+    Returns:
+        Two padded int32 ``(batch, target)``: from the start token to the last piece,
+        and from the first piece to the end token.
+    """
+    ids, lengths = _cut_pieces(tokenizer, text, longest)
+    target_in = tf.pad(ids, [[0, 0], [1, 0]], constant_values=START_ID)
+    return target_in, _with_end(ids, lengths)
+
+
+def _with_end(ids, lengths):
+    ids = tf.pad(ids, [[0, 0], [0, 1]])
+    return ids + END_ID * tf.one_hot(lengths, tf.shape(ids)[1], dtype=tf.int32)
+
+
+def _cut_pieces(tokenizer, text, longest):
+    ids = tokenizer.tokenize(text)
+    lengths = ids.row_lengths()
+    if longest is not None:
+        lengths = tf.minimum(lengths, longest)
+    return ids.to_tensor()[:, :longest], lengths
 
 
 def clean(text, replacement=0x20):

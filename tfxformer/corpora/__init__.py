@@ -143,7 +143,7 @@ def check_source(source: str) -> None:
     if source == "ted" and importlib.util.find_spec("tensorflow_datasets") is None:
         raise UserError("ted: needs TensorFlow Datasets; pip install 'tfxformer[ted]'")
     if source not in _NAMES:
-        for path in _find_files(source):
+        for path in find_files(source):
             if path.is_dir():
                 raise UserError(f"{path}: this is a folder; give a file in it")
             if not os.access(path, os.R_OK):
@@ -163,15 +163,25 @@ def _read(source, split, data_dir, strict, counts) -> Iterable[Pair]:
 
         pairs = ted.load(split, data_dir)
     else:
-        paths = _find_files(source)
+        paths = find_files(source)
         read = read_tsv if len(paths) == 1 else read_parallel
         return read(*paths, strict=strict, counts=counts)
     counts.read += len(pairs)
     return pairs
 
 
-def _find_files(source: str) -> tuple[Path] | tuple[Path, Path]:
-    """Tells a TSV from two parallel files: a path that exists wins."""
+def find_files(source: str) -> tuple[Path] | tuple[Path, Path]:
+    """Tell a TSV from two parallel files: a path that exists wins.
+
+    Args:
+        source: The path of a TSV, or `SRC,TGT` paths.
+
+    Returns:
+        One path or two.
+
+    Raises:
+        UserError: There is no such file; the message says what is accepted.
+    """
     whole = Path(source).expanduser()
     if source and _exists(whole):
         return (whole,)

@@ -110,6 +110,40 @@ def normalize_pairs(pairs: Iterable[Pair]) -> Iterator[Pair]:
         yield Pair(normalize(source), normalize(target))
 
 
+def unfit(
+    pair: Pair, *, max_characters: int = 1000, max_length_ratio: float = 3.0
+) -> str | None:
+    """Say why a pair teaches nothing, whatever other pairs there are.
+
+    The reason is the first that holds: a side is empty, a side is too long, one side
+    is so much longer than the other that they can hardly say the same.
+
+    The ratio of lengths is `(longer + 10) / (shorter + 10)` in characters: the ten
+    forgives short sentences, where "oi" for "hello there" is no mistake.
+
+    Args:
+        pair: A pair of normalised sentences.
+        max_characters: The longest side that is fit.
+        max_length_ratio: The largest ratio of lengths that is fit.
+
+    Returns:
+        A field of `Counts`: `empty`, `too_long` or `length_ratio`. None for a pair
+        that is fit.
+
+    Example:
+        >>> unfit(Pair("sim", "yes")), unfit(Pair("sim", ""))
+        (None, 'empty')
+    """
+    shorter, longer = sorted((len(pair.source), len(pair.target)))
+    if not shorter:
+        return "empty"
+    if longer > max_characters:
+        return "too_long"
+    if (longer + 10) / (shorter + 10) > max_length_ratio:
+        return "length_ratio"
+    return None
+
+
 def clean(
     pairs: Iterable[Pair],
     counts: Counts,
@@ -119,12 +153,7 @@ def clean(
 ) -> list[Pair]:
     """Normalise pairs and keep those worth training on.
 
-    A pair is dropped, for the first reason that holds, when a side is empty, when
-    a side is too long, when one side is so much longer than the other that they
-    can hardly say the same, or when the same pair came before.
-
-    The ratio of lengths is `(longer + 10) / (shorter + 10)` in characters: the ten
-    forgives short sentences, where "oi" for "hello there" is no mistake.
+    A pair is dropped when it is `unfit`, or when the same pair came before.
 
     Args:
         pairs: Sentence pairs; read once, so an iterator will do.
@@ -145,13 +174,11 @@ def clean(
     """
     kept, seen = [], set()
     for pair in normalize_pairs(pairs):
-        shorter, longer = sorted((len(pair.source), len(pair.target)))
-        if not shorter:
-            counts.empty += 1
-        elif longer > max_characters:
-            counts.too_long += 1
-        elif (longer + 10) / (shorter + 10) > max_length_ratio:
-            counts.length_ratio += 1
+        reason = unfit(
+            pair, max_characters=max_characters, max_length_ratio=max_length_ratio
+        )
+        if reason:
+            setattr(counts, reason, getattr(counts, reason) + 1)
         elif pair in seen:
             counts.duplicates += 1
         else:

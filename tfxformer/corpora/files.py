@@ -8,6 +8,7 @@ are taken off.
 
 import contextlib
 import gzip
+import io
 import logging
 import os
 import zlib
@@ -130,6 +131,28 @@ def read_parallel(
     malformed.report_rest(" and ".join(paths))
 
 
+def read_lines(path: str | os.PathLike) -> Iterator[str | None]:
+    r"""Read a text file line by line, as the readers of pairs do.
+
+    Args:
+        path: A text file, plain or gzipped.
+
+    Yields:
+        The lines without their ends; None for one that is not UTF-8.
+
+    Raises:
+        UserError: The file cannot be read.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> path = pathlib.Path(tempfile.mkdtemp(), "a.en")
+        >>> _ = path.write_bytes(b"hello\r\n\xff\n")
+        >>> list(read_lines(path))
+        ['hello', None]
+    """
+    yield from map(_decode, _lines(path))
+
+
 class _Malformed:
     """Names malformed lines in the log, or stops at the first; counts them."""
 
@@ -172,7 +195,7 @@ def _lines(path: str | os.PathLike) -> Iterator[bytes]:
     """Yields the lines of a file, plain or gzipped, without their ends."""
     path = os.fspath(path)
     with _reading(path), contextlib.ExitStack() as stack:
-        file = stack.enter_context(open(path, "rb"))
+        file = stack.enter_context(_open(path))
         start = file.peek(2)[:2]
         # By what it holds, not by its name; but a name in .gz is a promise.
         if start == b"\x1f\x8b" or (start and path.lower().endswith(".gz")):
@@ -184,6 +207,17 @@ def _lines(path: str | os.PathLike) -> Iterator[bytes]:
                     raise UserError(f"{path}: the text is in UTF-16; save it as UTF-8")
                 line = line.removeprefix(b"\xef\xbb\xbf")
             yield line
+
+
+def _open(path: str) -> io.BufferedReader:
+    """Opens a local file, or what lies where Apache Beam's workers read."""
+    if "://" not in path:
+        return open(path, "rb")
+    from apache_beam.io.filesystem import CompressionTypes
+    from apache_beam.io.filesystems import FileSystems
+
+    file = FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED)
+    return file if hasattr(file, "peek") else io.BufferedReader(file)
 
 
 @contextlib.contextmanager

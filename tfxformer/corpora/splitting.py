@@ -56,7 +56,7 @@ def hold_out(
         raise ValueError("'train' is what is left: give sizes for other splits")
     if any(size < 0 for size in sizes.values()):
         raise ValueError(f"sizes of splits cannot be negative: {dict(sizes)}")
-    groups = _groups(pairs)
+    groups = groups_that_share(pairs)
     random.Random(seed).shuffle(groups)
 
     split_of: dict[int, str] = {}
@@ -83,12 +83,23 @@ def hold_out(
     return splits
 
 
-def _groups(pairs: Sequence[Pair]) -> list[list[int]]:
+def groups_that_share(pairs: Sequence[Pair]) -> list[list[int]]:
     """Give the connected components of pairs that share a sentence.
 
     "Tens fome?" and "Vocês têm fome?" are both "Are you hungry?": with one in
     training and the other in test, the model would have seen the test's answer.
     Sharing is transitive, so whole components move together.
+
+    Args:
+        pairs: All pairs. Sentences are compared by `sentence_key`, on both sides.
+
+    Returns:
+        The indices of the pairs of each component.
+
+    Example:
+        >>> pairs = [Pair("Olá!", "Hello!"), Pair("Sim.", "Yes."), Pair("olá", "Hi")]
+        >>> groups_that_share(pairs)
+        [[0, 2], [1]]
     """
     parent = list(range(len(pairs)))
 

@@ -8,6 +8,7 @@ from the decoder, the keys and values from the encoder's output.
 import keras
 from keras import ops
 
+from tfxformer.layers.dropout import Dropout
 from tfxformer.layers.masking import key_mask, look_ahead_mask
 from tfxformer.layers.projection import Projection
 from tfxformer.layers.residual import AddAndNorm
@@ -15,6 +16,10 @@ from tfxformer.layers.residual import AddAndNorm
 # Far below any score, yet finite in half precision, so that a row with everything
 # masked gives no NaN.
 MASKED = {"float64": -1e9, "float32": -1e9, "bfloat16": -3e4, "float16": -3e4}
+# TensorFlow has no fused attention that would pay.
+HAS_FUSED = keras.backend.backend() == "jax"
+# Between (batch, heads, length, key_dim) and (batch, length, heads, key_dim).
+SWAPPED = (0, 2, 1, 3)
 
 
 def scaled_dot_product_attention(query, key, value, mask=None, dropout=None):
@@ -55,6 +60,44 @@ def scaled_dot_product_attention(query, key, value, mask=None, dropout=None):
         weights = weights * seen
     dropped = weights if dropout is None else dropout(weights)
     return ops.matmul(dropped, value), weights
+
+
+def fused_attention(query, key, value, mask=None):
+    """The same as one operation of the backend, which keeps no weights.
+
+    On a GPU, in half precision, JAX runs it as cuDNN's flash attention (Dao et al.
+    2022), which never writes the scores to memory.
+
+    Args:
+        query: ``(batch, target, heads, key_dim)``; unlike above, heads come second.
+        key: ``(batch, source, heads, key_dim)``.
+        value: ``(batch, source, heads, key_dim)``.
+        mask: as above.
+
+    Returns:
+        ``(batch, target, heads, key_dim)``.
+
+    Example:
+        >>> import numpy as np
+        >>> x = np.ones((1, 2, 1, 4), "float32")
+        >>> tuple(fused_attention(x, x, x).shape)
+        (1, 2, 1, 4)
+    """
+    target, source = ops.shape(query)[1], ops.shape(key)[1]
+    # Of odd lengths cuDNN has no gradient, which shows only when it is taken.
+    flash = None if target % 2 == 0 and source % 2 == 0 else False
+    if mask is None:
+        return ops.dot_product_attention(query, key, value, flash_attention=flash)
+    mask = ops.cast(mask, "bool")
+    mask = ops.expand_dims(mask, tuple(range(4 - len(mask.shape))))
+    # A row that may look at nothing looks at all, for numbers that are sound both
+    # ways, and is then made 0.
+    some = ops.any(mask, axis=-1, keepdims=True)
+    mask = ops.logical_or(mask, ops.logical_not(some))
+    # cuDNN spreads a mask over sentences and heads, but not over positions.
+    mask = ops.broadcast_to(mask, (*ops.shape(mask)[:2], target, source))
+    x = ops.dot_product_attention(query, key, value, mask=mask, flash_attention=flash)
+    return x * ops.cast(ops.transpose(some, SWAPPED), x.dtype)
 
 
 def _softmax(scores):
@@ -102,7 +145,7 @@ class MultiHeadAttention(keras.layers.Layer):
         self.query_dense = Projection(width, name="query", dtype=policy)
         self.key_dense = Projection(width, name="key", dtype=policy)
         self.value_dense = Projection(width, name="value", dtype=policy)
-        self.dropout = keras.layers.Dropout(dropout, dtype=policy)
+        self.dropout = Dropout(dropout, dtype=policy)
 
     def build(self, query_shape, value_shape):
         self.output_dense = Projection(
@@ -119,12 +162,25 @@ class MultiHeadAttention(keras.layers.Layer):
         return getattr(query, "_keras_mask", None)
 
     def call(
-        self, query, value, mask=None, value_mask=None, return_attention_scores=False
+        self,
+        query,
+        value,
+        mask=None,
+        value_mask=None,
+        return_attention_scores=False,
+        training=None,
     ):
         if mask is None:
             mask = key_mask(value_mask)
+        query = self._split(self.query_dense(query))
         key, value = self.project(value)
-        output, weights = self.attend(query, key, value, mask)
+        weights_matter = return_attention_scores or (training and self.dropout_rate)
+        if HAS_FUSED and not weights_matter:
+            x, weights = self._fused(query, key, value, mask), None
+        else:
+            x, weights = self._plain(query, key, value, mask)
+        x = ops.reshape(x, (-1, ops.shape(x)[1], self.num_heads * self.key_dim))
+        output = self.output_dense(x)
         return (output, weights) if return_attention_scores else output
 
     def project(self, value):
@@ -138,28 +194,18 @@ class MultiHeadAttention(keras.layers.Layer):
         """
         return self._split(self.key_dense(value)), self._split(self.value_dense(value))
 
-    def attend(self, query, key, value, mask=None):
-        """Attention of a sequence over keys and values that are already in heads.
-
-        Args:
-            query: ``(batch, target, d_model)``.
-            key: ``(batch, heads, source, key_dim)``.
-            value: ``(batch, heads, source, key_dim)``.
-            mask: boolean, broadcasts to ``(batch, heads, target, source)``.
-
-        Returns:
-            ``(batch, target, d_model)`` and the weights
-            ``(batch, heads, target, source)``.
-        """
-        query = self._split(self.query_dense(query))
+    def _plain(self, query, key, value, mask):
         x, weights = scaled_dot_product_attention(query, key, value, mask, self.dropout)
-        x = ops.transpose(x, (0, 2, 1, 3))  # (batch, target, heads, key_dim)
-        x = ops.reshape(x, (-1, ops.shape(x)[1], self.num_heads * self.key_dim))
-        return self.output_dense(x), weights
+        return ops.transpose(x, SWAPPED), weights  # (batch, target, heads, key_dim)
+
+    def _fused(self, query, key, value, mask):
+        # The compiler takes these out together with those of `_split`.
+        swapped = (ops.transpose(x, SWAPPED) for x in (query, key, value))
+        return fused_attention(*swapped, mask)
 
     def _split(self, x):
         x = ops.reshape(x, (-1, ops.shape(x)[1], self.num_heads, self.key_dim))
-        return ops.transpose(x, (0, 2, 1, 3))  # (batch, heads, length, key_dim)
+        return ops.transpose(x, SWAPPED)  # (batch, heads, length, key_dim)
 
     def get_config(self):
         return super().get_config() | {
@@ -175,16 +221,27 @@ class BaseAttention(keras.layers.Layer):
     Args:
         num_heads: number of heads.
         key_dim: size of one head.
-        dropout: dropout rate, of the weights and of the sublayer's output.
+        dropout: dropout rate of the sublayer's output.
         norm: "post" (the paper's) or "pre".
+        attention_dropout: dropout rate of the weights; None for ``dropout``.
     """
 
-    def __init__(self, num_heads, key_dim, dropout=0.0, norm="post", **kwargs):
+    def __init__(
+        self,
+        num_heads,
+        key_dim,
+        dropout=0.0,
+        norm="post",
+        attention_dropout=None,
+        **kwargs,
+    ):
         super().__init__(**kwargs)
         self.supports_masking = True
         policy = self.dtype_policy
+        if attention_dropout is None:
+            attention_dropout = dropout
         self.mha = MultiHeadAttention(
-            num_heads, key_dim, dropout, name="mha", dtype=policy
+            num_heads, key_dim, attention_dropout, name="mha", dtype=policy
         )
         self.add_and_norm = AddAndNorm(dropout, norm, name="add_norm", dtype=policy)
 
@@ -197,8 +254,9 @@ class BaseAttention(keras.layers.Layer):
         return super().get_config() | {
             "num_heads": self.mha.num_heads,
             "key_dim": self.mha.key_dim,
-            "dropout": self.mha.dropout_rate,
+            "dropout": self.add_and_norm.dropout_rate,
             "norm": self.add_and_norm.norm,
+            "attention_dropout": self.mha.dropout_rate,
         }
 
 
@@ -290,9 +348,10 @@ class CrossAttention(BaseAttention):
 
     def call(self, x, context, context_mask=None):
         y = self.add_and_norm.before(x)
-        y, weights = self.mha(
-            y, context, mask=key_mask(context_mask), return_attention_scores=True
-        )
+        mask = key_mask(context_mask)
+        if _is_traced(y):
+            return self.add_and_norm(x, self.mha(y, context, mask=mask))
+        y, weights = self.mha(y, context, mask=mask, return_attention_scores=True)
         if not _is_traced(weights):
             self.last_attn_scores = weights
         return self.add_and_norm(x, y)

@@ -3,9 +3,11 @@
 import keras
 
 from tfxformer.layers.attention import CausalSelfAttention, CrossAttention
+from tfxformer.layers.dropout import Dropout, recomputed
 from tfxformer.layers.encoder import head_size
 from tfxformer.layers.feed_forward import FeedForward
 from tfxformer.layers.masking import padding_mask
+from tfxformer.layers.normalization import LayerNorm
 from tfxformer.layers.positional import PositionalEmbedding
 from tfxformer.layers.residual import EPSILON
 
@@ -20,6 +22,9 @@ class DecoderLayer(keras.layers.Layer):
         dff: size of the feed-forward network's hidden layer.
         dropout_rate: dropout of weights and sublayer outputs.
         norm: "post" (the paper's) or "pre".
+        attention_dropout: dropout of the attention weights; None for
+            ``dropout_rate``.
+        activation_dropout: dropout of the feed-forward network's hidden layer.
 
     Call arguments:
         x: ``(batch, target, d_model)``.
@@ -41,7 +46,15 @@ class DecoderLayer(keras.layers.Layer):
     """
 
     def __init__(
-        self, d_model, num_heads, dff, dropout_rate=0.1, norm="post", **kwargs
+        self,
+        d_model,
+        num_heads,
+        dff,
+        dropout_rate=0.1,
+        norm="post",
+        attention_dropout=None,
+        activation_dropout=0.0,
+        **kwargs,
     ):
         super().__init__(**kwargs)
         self.supports_masking = True
@@ -51,12 +64,15 @@ class DecoderLayer(keras.layers.Layer):
             "dff": dff,
             "dropout_rate": dropout_rate,
             "norm": norm,
+            "attention_dropout": attention_dropout,
+            "activation_dropout": activation_dropout,
         }
         attention = {
             "num_heads": num_heads,
             "key_dim": head_size(d_model, num_heads),
             "dropout": dropout_rate,
             "norm": norm,
+            "attention_dropout": attention_dropout,
             "dtype": self.dtype_policy,
         }
         self.causal_self_attention = CausalSelfAttention(
@@ -64,7 +80,13 @@ class DecoderLayer(keras.layers.Layer):
         )
         self.cross_attention = CrossAttention(name="cross_attention", **attention)
         self.ffn = FeedForward(
-            d_model, dff, dropout_rate, norm, name="ffn", dtype=self.dtype_policy
+            d_model,
+            dff,
+            dropout_rate,
+            norm,
+            activation_dropout,
+            name="ffn",
+            dtype=self.dtype_policy,
         )
 
     @property
@@ -102,6 +124,9 @@ class Decoder(keras.layers.Layer):
         max_length: the most positions it can encode.
         learned_positions: learn positions instead of the fixed sines and cosines.
         use_positions: False leaves positions out.
+        attention_dropout: dropout of the attention weights; None for
+            ``dropout_rate``.
+        activation_dropout: dropout of the feed-forward networks' hidden layers.
         embedding: a Keras embedding layer to share (tied embeddings), or None.
 
     Call arguments:
@@ -139,6 +164,8 @@ class Decoder(keras.layers.Layer):
         learned_positions=False,
         use_positions=True,
         embedding=None,
+        attention_dropout=None,
+        activation_dropout=0.0,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -154,6 +181,8 @@ class Decoder(keras.layers.Layer):
             "max_length": max_length,
             "learned_positions": learned_positions,
             "use_positions": use_positions,
+            "attention_dropout": attention_dropout,
+            "activation_dropout": activation_dropout,
         }
         policy = self.dtype_policy
         self.pos_embedding = PositionalEmbedding(
@@ -166,7 +195,10 @@ class Decoder(keras.layers.Layer):
             name="embedding",
             dtype=policy,
         )
-        self.dropout = keras.layers.Dropout(dropout_rate, dtype=policy)
+        self.dropout = Dropout(dropout_rate, dtype=policy)
+        # Whether training keeps only what goes from layer to layer, and computes the
+        # rest a second time for the gradient: less memory, a third more work.
+        self.remat = False
         self.dec_layers = [
             DecoderLayer(
                 d_model,
@@ -174,15 +206,15 @@ class Decoder(keras.layers.Layer):
                 dff,
                 dropout_rate,
                 norm,
+                attention_dropout,
+                activation_dropout,
                 name=f"layer_{i}",
                 dtype=policy,
             )
             for i in range(num_layers)
         ]
         self.final_norm = (
-            keras.layers.LayerNormalization(epsilon=EPSILON, dtype=policy)
-            if norm == "pre"
-            else None
+            LayerNorm(epsilon=EPSILON, dtype=policy) if norm == "pre" else None
         )
 
     @property
@@ -199,12 +231,23 @@ class Decoder(keras.layers.Layer):
             self.final_norm.build(shape)
         self.built = True
 
-    def call(self, x, context, x_mask=None, context_mask=None):
+    def call(self, x, context, x_mask=None, context_mask=None, training=None):
         if x_mask is None:
             x_mask = padding_mask(x)
         x = self.dropout(self.pos_embedding(x, mask=x_mask))  # (batch, target, d_model)
         for layer in self.dec_layers:
-            x = layer(x, context, x_mask=x_mask, context_mask=context_mask)
+
+            def run(x, context, layer=layer):
+                # Keras does not know of training when the gradient runs it again.
+                return layer(
+                    x,
+                    context,
+                    x_mask=x_mask,
+                    context_mask=context_mask,
+                    training=training,
+                )
+
+            x = recomputed(run)(x, context) if self.remat else run(x, context)
         return x if self.final_norm is None else self.final_norm(x)
 
     def get_config(self):

@@ -3,8 +3,10 @@
 import keras
 
 from tfxformer.layers.attention import GlobalSelfAttention
+from tfxformer.layers.dropout import Dropout, recomputed
 from tfxformer.layers.feed_forward import FeedForward
 from tfxformer.layers.masking import padding_mask
+from tfxformer.layers.normalization import LayerNorm
 from tfxformer.layers.positional import PositionalEmbedding
 from tfxformer.layers.residual import EPSILON
 
@@ -19,6 +21,9 @@ class EncoderLayer(keras.layers.Layer):
         dff: size of the feed-forward network's hidden layer.
         dropout_rate: dropout of weights and sublayer outputs.
         norm: "post" (the paper's) or "pre".
+        attention_dropout: dropout of the attention weights; None for
+            ``dropout_rate``.
+        activation_dropout: dropout of the feed-forward network's hidden layer.
 
     Call arguments:
         x: ``(batch, source, d_model)``.
@@ -36,7 +41,15 @@ class EncoderLayer(keras.layers.Layer):
     """
 
     def __init__(
-        self, d_model, num_heads, dff, dropout_rate=0.1, norm="post", **kwargs
+        self,
+        d_model,
+        num_heads,
+        dff,
+        dropout_rate=0.1,
+        norm="post",
+        attention_dropout=None,
+        activation_dropout=0.0,
+        **kwargs,
     ):
         super().__init__(**kwargs)
         self.supports_masking = True
@@ -46,17 +59,26 @@ class EncoderLayer(keras.layers.Layer):
             "dff": dff,
             "dropout_rate": dropout_rate,
             "norm": norm,
+            "attention_dropout": attention_dropout,
+            "activation_dropout": activation_dropout,
         }
         self.self_attention = GlobalSelfAttention(
             num_heads=num_heads,
             key_dim=head_size(d_model, num_heads),
             dropout=dropout_rate,
             norm=norm,
+            attention_dropout=attention_dropout,
             name="self_attention",
             dtype=self.dtype_policy,
         )
         self.ffn = FeedForward(
-            d_model, dff, dropout_rate, norm, name="ffn", dtype=self.dtype_policy
+            d_model,
+            dff,
+            dropout_rate,
+            norm,
+            activation_dropout,
+            name="ffn",
+            dtype=self.dtype_policy,
         )
 
     def build(self, x_shape):
@@ -87,6 +109,9 @@ class Encoder(keras.layers.Layer):
         max_length: the most positions it can encode.
         learned_positions: learn positions instead of the fixed sines and cosines.
         use_positions: False leaves positions out.
+        attention_dropout: dropout of the attention weights; None for
+            ``dropout_rate``.
+        activation_dropout: dropout of the feed-forward networks' hidden layers.
 
     Call arguments:
         x: token ids ``(batch, source)``.
@@ -117,6 +142,8 @@ class Encoder(keras.layers.Layer):
         max_length=2048,
         learned_positions=False,
         use_positions=True,
+        attention_dropout=None,
+        activation_dropout=0.0,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -132,6 +159,8 @@ class Encoder(keras.layers.Layer):
             "max_length": max_length,
             "learned_positions": learned_positions,
             "use_positions": use_positions,
+            "attention_dropout": attention_dropout,
+            "activation_dropout": activation_dropout,
         }
         policy = self.dtype_policy
         self.pos_embedding = PositionalEmbedding(
@@ -143,7 +172,8 @@ class Encoder(keras.layers.Layer):
             name="embedding",
             dtype=policy,
         )
-        self.dropout = keras.layers.Dropout(dropout_rate, dtype=policy)
+        self.dropout = Dropout(dropout_rate, dtype=policy)
+        self.remat = False  # as in the decoder
         self.enc_layers = [
             EncoderLayer(
                 d_model,
@@ -151,15 +181,15 @@ class Encoder(keras.layers.Layer):
                 dff,
                 dropout_rate,
                 norm,
+                attention_dropout,
+                activation_dropout,
                 name=f"layer_{i}",
                 dtype=policy,
             )
             for i in range(num_layers)
         ]
         self.final_norm = (
-            keras.layers.LayerNormalization(epsilon=EPSILON, dtype=policy)
-            if norm == "pre"
-            else None
+            LayerNorm(epsilon=EPSILON, dtype=policy) if norm == "pre" else None
         )
 
     def build(self, x_shape):
@@ -171,12 +201,17 @@ class Encoder(keras.layers.Layer):
             self.final_norm.build(shape)
         self.built = True
 
-    def call(self, x, mask=None):
+    def call(self, x, mask=None, training=None):
         if mask is None:
             mask = padding_mask(x)
         x = self.dropout(self.pos_embedding(x, mask=mask))  # (batch, source, d_model)
         for layer in self.enc_layers:
-            x = layer(x, mask=mask)
+
+            def run(x, layer=layer):
+                # Keras does not know of training when the gradient runs it again.
+                return layer(x, mask=mask, training=training)
+
+            x = recomputed(run)(x) if self.remat else run(x)
         return x if self.final_norm is None else self.final_norm(x)
 
     def compute_mask(self, x, previous_mask=None):

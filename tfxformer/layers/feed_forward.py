@@ -2,6 +2,7 @@
 
 import keras
 
+from tfxformer.layers.dropout import Dropout
 from tfxformer.layers.projection import Projection
 from tfxformer.layers.residual import AddAndNorm
 
@@ -15,6 +16,7 @@ class FeedForward(keras.layers.Layer):
         dff: size of the hidden layer.
         dropout_rate: dropout of the sublayer's output.
         norm: "post" (the paper's) or "pre".
+        activation_dropout: dropout rate of the hidden layer.
 
     Call arguments:
         x: ``(batch, length, d_model)``.
@@ -28,13 +30,22 @@ class FeedForward(keras.layers.Layer):
         (1, 3, 16)
     """
 
-    def __init__(self, d_model, dff, dropout_rate=0.1, norm="post", **kwargs):
+    def __init__(
+        self,
+        d_model,
+        dff,
+        dropout_rate=0.1,
+        norm="post",
+        activation_dropout=0.0,
+        **kwargs,
+    ):
         super().__init__(**kwargs)
         self.supports_masking = True
         policy = self.dtype_policy
         self.hidden_dense = Projection(
             dff, activation="relu", name="hidden", dtype=policy
         )
+        self.dropout = Dropout(activation_dropout, dtype=policy)
         self.output_dense = Projection(d_model, name="output", dtype=policy)
         self.add_and_norm = AddAndNorm(
             dropout_rate, norm, name="add_norm", dtype=policy
@@ -48,7 +59,7 @@ class FeedForward(keras.layers.Layer):
 
     def call(self, x):
         y = self.add_and_norm.before(x)
-        y = self.hidden_dense(y)  # (batch, length, dff)
+        y = self.dropout(self.hidden_dense(y))  # (batch, length, dff)
         return self.add_and_norm(x, self.output_dense(y))
 
     def get_config(self):
@@ -57,4 +68,5 @@ class FeedForward(keras.layers.Layer):
             "dff": self.hidden_dense.units,
             "dropout_rate": self.add_and_norm.dropout_rate,
             "norm": self.add_and_norm.norm,
+            "activation_dropout": self.dropout.rate,
         }

@@ -132,3 +132,71 @@ def shrinking_while_loop(unfinished, step, state):
         lambda x: tf.TensorShape([None, *x.shape[1:]] if x.shape.rank else []), state
     )
     return tf.while_loop(unfinished, step, state, shape_invariants=shapes)
+
+
+def random_bits(shape, seed):
+    """Random 16-bit numbers that the seed alone decides.
+
+    Args:
+        shape: a tuple of ints, or a tensor of them.
+        seed: int32 ``(2,)``.
+
+    Returns:
+        uint16 of that shape.
+
+    Example:
+        >>> tuple(random_bits((2, 3), ops.convert_to_tensor([1, 2])).shape)
+        (2, 3)
+    """
+    if not ON_TENSORFLOW:
+        import jax
+
+        key = jax.random.wrap_key_data(ops.cast(seed, "uint32"))
+        return jax.random.bits(key, shape, "uint16")
+    # TensorFlow draws 64 bits for the price of 32, and four numbers are in them.
+    size = tf.reduce_prod(shape)
+    drawn = tf.random.stateless_uniform(
+        [-(-size // 4)], seed, minval=None, maxval=None, dtype=tf.uint64
+    )
+    drawn = tf.reshape(tf.bitcast(drawn, tf.uint16), [-1])
+    return tf.reshape(drawn[:size], shape)
+
+
+def scan(step, carry, inputs):
+    """A loop over the first axis that carries values on and stacks others.
+
+    Args:
+        step: ``(carry, one of inputs)`` to ``(carry, output)``.
+        carry: a tuple of tensors.
+        inputs: a tuple of tensors with the same first axis.
+
+    Returns:
+        The last carry, and the outputs stacked.
+
+    Example:
+        >>> import numpy as np
+        >>> (total,), doubled = scan(
+        ...     lambda carry, x: ((carry[0] + x[0],), 2 * x[0]),
+        ...     (np.float32(0),), (np.array([1, 2, 3], "float32"),),
+        ... )
+        >>> float(total), np.asarray(doubled).tolist()
+        (6.0, [2.0, 4.0, 6.0])
+    """
+    if not ON_TENSORFLOW:
+        return ops.scan(step, carry, inputs)
+    # On TensorFlow Keras's own wants outputs of the carry's shapes.
+    inputs = tuple(tf.convert_to_tensor(x) for x in inputs)
+    carry = tuple(tf.convert_to_tensor(x) for x in carry)
+    count = tf.shape(inputs[0])[0]
+
+    def body(i, carry, outputs):
+        carry, output = step(carry, tuple(x[i] for x in inputs))
+        return i + 1, carry, outputs.write(i, output)
+
+    _, carry, outputs = tf.while_loop(
+        lambda i, *_: i < count,
+        body,
+        (0, carry, tf.TensorArray(tf.float32, size=count)),
+        parallel_iterations=1,
+    )
+    return carry, outputs.stack()

@@ -2,6 +2,9 @@
 
 import keras
 
+from tfxformer.layers.dropout import Dropout
+from tfxformer.layers.normalization import LayerNorm
+
 NORMS = ("post", "pre")
 EPSILON = 1e-6  # added to the variance
 
@@ -39,10 +42,8 @@ class AddAndNorm(keras.layers.Layer):
         self.dropout_rate = dropout_rate
         self.norm = norm
         policy = self.dtype_policy
-        self.layernorm = keras.layers.LayerNormalization(
-            epsilon=EPSILON, name="norm", dtype=policy
-        )
-        self.dropout = keras.layers.Dropout(dropout_rate, dtype=policy)
+        self.layernorm = LayerNorm(epsilon=EPSILON, name="norm", dtype=policy)
+        self.dropout = Dropout(dropout_rate, dtype=policy)
 
     def build(self, x_shape, y_shape=None):
         self.layernorm.build(x_shape)

@@ -1,4 +1,4 @@
-"""The learning rate: up in a straight line, then down with the root of the step."""
+"""The learning rate: up in a straight line, then down."""
 
 import keras
 from keras import ops
@@ -33,3 +33,33 @@ class CustomSchedule(keras.optimizers.schedules.LearningRateSchedule):
 
     def get_config(self):
         return {"d_model": self.d_model, "warmup_steps": self.warmup_steps}
+
+
+def make_schedule(settings, d_model):
+    """The schedule that the settings name.
+
+    Args:
+        settings: a `TrainingConfig`.
+        d_model: the model's width, which decides the paper's peak.
+
+    Returns:
+        A Keras schedule: "inverse_sqrt" (the paper's shape) or "cosine" (down to 0 in
+        the last step; Loshchilov and Hutter 2017), both after a straight rise.
+
+    Example:
+        >>> from tfxformer.config import TrainingConfig
+        >>> settings = TrainingConfig(learning_rate=1e-3, warmup_steps=100)
+        >>> round(float(make_schedule(settings, 512)(99)), 6)
+        0.001
+    """
+    warmup = settings.warmup_steps
+    peak = settings.learning_rate or (d_model * warmup) ** -0.5
+    if settings.schedule == "cosine":
+        return keras.optimizers.schedules.CosineDecay(
+            0.0,
+            decay_steps=max(settings.steps - warmup, 1),
+            warmup_target=peak,
+            warmup_steps=warmup,
+        )
+    # The paper's with the width at which its peak is the one wanted.
+    return CustomSchedule(1 / (peak * peak * warmup), warmup)
