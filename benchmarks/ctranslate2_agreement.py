@@ -28,7 +28,6 @@ import sentencepiece  # noqa: E402
 import tensorflow as tf  # noqa: E402
 
 from tfxformer import corpora  # noqa: E402
-from tfxformer.batches import encode_source  # noqa: E402
 from tfxformer.ctranslate2_model import (  # noqa: E402
     TOLERANCE,
     export_ctranslate2,
@@ -39,6 +38,7 @@ from tfxformer.ctranslate2_model import (  # noqa: E402
 from tfxformer.decoding import decode  # noqa: E402
 from tfxformer.run import Run  # noqa: E402
 from tfxformer.special_ids import END_ID, PAD_ID  # noqa: E402
+from tfxformer.tokenizer import encode_source  # noqa: E402
 from tfxformer.translator import Translator  # noqa: E402
 
 BATCH = 50
