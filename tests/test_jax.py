@@ -73,7 +73,12 @@ def train_on_jax(folder, out, *more):
 
 
 @pytest.mark.parametrize(
-    "more", [(), ("model.norm=pre", "model.tie_embeddings=false")], ids=["", "others"]
+    "more",
+    [
+        ("model.norm=pre", "model.tie_embeddings=false"),
+        pytest.param((), marks=pytest.mark.slow),
+    ],
+    ids=["pre-norm, untied", "as they are"],
 )
 def test_weights_of_either_backend_give_the_same_logits_in_the_other(more, tmp_path):
     vocab_size, rng = 300, np.random.default_rng(0)
@@ -95,6 +100,7 @@ def test_weights_of_either_backend_give_the_same_logits_in_the_other(more, tmp_p
         assert_allclose(np.load(tmp_path / file), logits, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_a_run_begins_on_jax_and_goes_on_there_or_on_tensorflow(folder):
     """From the token cache; and what is trained is read by either backend."""
     answer, said = train_on_jax(folder, "jax", "training.steps=4")

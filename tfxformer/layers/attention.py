@@ -100,6 +100,14 @@ def fused_attention(query, key, value, mask=None):
     return x * ops.cast(ops.transpose(some, SWAPPED), x.dtype)
 
 
+def _can_fuse(dtype):
+    """Whether JAX has the products of the fused attention, here, in a precision."""
+    import jax
+
+    half = keras.backend.standardize_dtype(dtype) == "float16"
+    return not (half and jax.default_backend() == "cpu")
+
+
 def _softmax(scores):
     # Keras warns of a softmax over one element, which a first token's is.
     return ops.ones_like(scores) if scores.shape[-1] == 1 else ops.softmax(scores)
@@ -175,7 +183,7 @@ class MultiHeadAttention(keras.layers.Layer):
         query = self._split(self.query_dense(query))
         key, value = self.project(value)
         weights_matter = return_attention_scores or (training and self.dropout_rate)
-        if HAS_FUSED and not weights_matter:
+        if HAS_FUSED and not weights_matter and _can_fuse(query.dtype):
             x, weights = self._fused(query, key, value, mask), None
         else:
             x, weights = self._plain(query, key, value, mask)

@@ -412,8 +412,8 @@ class _Trainer:
         other = _begun_from(self.config)
         if other is None:
             return
+        state = self.step.state()  # first: it gives the model the step's own weights
         load_weights(self.model, other.weights_file("best"))
-        state = self.step.state()
         if state["averages"]:
             weights = self.model.trainable_variables
             state["averages"] = [*map(keras.ops.convert_to_numpy, weights)]
