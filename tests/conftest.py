@@ -1,5 +1,8 @@
 """One small translator, trained and exported once, for all the tests that need one."""
 
+import contextlib
+import fcntl
+
 import pytest
 
 from tfxformer.quiet import start_keras
@@ -26,11 +29,27 @@ SMALL = [
 
 
 @pytest.fixture(scope="session")
-def run_folder(tmp_path_factory):
+def once(tmp_path_factory, worker_id):
+    """Makes what the workers of one pytest share: the first to ask makes it."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base if worker_id == "master" else base.parent) / "shared"
+    folder.mkdir(exist_ok=True)
+
+    @contextlib.contextmanager
+    def once(name):
+        with open(folder / f".{name}.lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield folder / name
+
+    return once
+
+
+@pytest.fixture(scope="session")
+def run_folder(once):
     """A run that knows a little Portuguese: its decoding is neither empty nor mad."""
-    out = tmp_path_factory.mktemp("runs") / "small"
     config = load_config("tiny", overrides=[*SMALL, "training.steps=300"])
-    return train(config, out).path
+    with once("small") as out:
+        return train(config, out).path  # one that is done does nothing more
 
 
 @pytest.fixture(scope="session")
@@ -41,12 +60,14 @@ def translator(run_folder):
 
 
 @pytest.fixture(scope="session")
-def exported(run_folder, tmp_path_factory):
+def exported(run_folder, once):
     from tfxformer.saved_model import export
 
-    path, report = export(run_folder, tmp_path_factory.mktemp("models") / "export")
-    assert report.ok
-    return path
+    with once("export") as folder:
+        if not folder.exists():
+            _, report = export(run_folder, folder)
+            assert report.ok
+        return max(folder.glob("*/1"))
 
 
 @pytest.fixture(scope="session")

@@ -36,6 +36,7 @@ def wrong(monkeypatch, capfd):
     return run
 
 
+@pytest.mark.slow
 def test_lines_are_translated_in_order_through_a_pipe(run_folder, translator):
     lines = ["Olá!", "", "O gato bebe leite.", " ", "Bom dia.", "a\u2028b", "fim"]
     data = "\n".join(lines).encode() + b"\r\n\xff\n"
@@ -219,6 +220,7 @@ def test_from_two_columns_to_a_served_model(tmp_path):
     assert "SERVES" in out.splitlines()[-1] and err == ""
 
 
+@pytest.mark.slow
 def test_verify_ends_with_1_where_the_server_would_fail(tmp_path):
     import tensorflow as tf
 

@@ -72,6 +72,7 @@ def train_on_jax(folder, out, *more):
     return on_jax(folder, "-c", COMMAND, *command, *overrides)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "more",
     [
@@ -139,6 +140,7 @@ def test_both_backends_train_alike(folder):
     assert_allclose(*losses, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_what_needs_tensorflow_says_so(folder):
     train_on_jax(folder, "run", "training.steps=1")
     _, said = on_jax(folder, "-c", COMMAND, "translate", "--run", "run", "um", code=1)

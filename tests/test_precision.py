@@ -15,7 +15,11 @@ TEXTS = [f"Tenho {n} gatos." for n in range(9)] + ["O gato bebe leite.", ""]
 
 
 @pytest.fixture(
-    scope="module", params=["int8", pytest.param("float16", marks=pytest.mark.slow)]
+    scope="module",
+    params=[
+        pytest.param("int8", marks=pytest.mark.slow),
+        pytest.param("float16", marks=pytest.mark.slow),
+    ],
 )
 def narrow(request, run_folder, tmp_path_factory):
     """A precision, and a proven export of it."""

@@ -207,6 +207,7 @@ def test_given_pairs_validate_and_do_not_leak(text, tmp_path):
     assert corpus.pairs == len(pairs) - leaks
 
 
+@pytest.mark.slow
 def test_neither_runner_nor_workers_nor_order_show(text, tmp_path):
     """In this process, in two others, and on a service that Beam's jobs are sent to."""
     outs = [tmp_path / str(number) for number in range(4)]
@@ -294,6 +295,7 @@ preparing.prepare([sys.argv[1]], sys.argv[2], tokenizer=sys.argv[3])
 """
 
 
+@pytest.mark.slow
 def test_killed_it_is_no_corpus_and_begins_again(text, tmp_path, small):
     source, model = sources_of(text)[0], text / "tokenizer.model"
     whole, killed = tmp_path / "whole", tmp_path / "killed"

@@ -183,6 +183,7 @@ def test_tensorflow_starts_without_a_word():
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "still here")
 
 
+@pytest.mark.slow
 def test_tensorflow_s_notes_can_be_asked_for():
     done = run(
         """

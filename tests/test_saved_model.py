@@ -148,6 +148,7 @@ def test_versions_count_up_and_none_is_touched(run_folder, tmp_path):
     assert sorted(p.name for p in (tmp_path / "model").iterdir()) == ["1", "2"]
 
 
+@pytest.mark.slow
 def test_an_export_that_would_not_serve_is_not_published(
     run_folder, tmp_path, monkeypatch
 ):

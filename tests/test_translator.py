@@ -50,6 +50,7 @@ def test_only_strings_are_taken(translator, wrong):
         translator(wrong)
 
 
+@pytest.mark.slow
 def test_batches_do_not_change_a_translation(served, translator):
     """64 sentences, 20 random batchings, through the SavedModel."""
     answer = served.signatures["serving_default"]

@@ -253,7 +253,9 @@ def prove(path, translator):
     max_length = transformer.max_length
     probes = [*PROBES, "palavra " * max_length]
     source = encode_source(tokenizer, probes, longest=max_length - 1)
-    decoded = tf.function(lambda source: decode(transformer, source).ids[:, 0])(source)
+    decoded = tf.function(
+        lambda source: decode(transformer, source).ids[:, 0], autograph=False
+    )(source)
     sources = [_words(ids) for ids in source.numpy()]
     translations = [_words(ids) for ids in decoded.numpy()]
     theirs = translate_pieces(engine, map(tokenizer.pieces, sources), max_length)

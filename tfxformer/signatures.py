@@ -87,13 +87,17 @@ def signatures(tokenizer, transformer, options, xla=False):
     def detokenize(ids):
         return {"text": tokenizer.detokenize(ids)}
 
+    takes = {
+        translate: ("serving_default", [text]),
+        translate_nbest: ("translate_nbest", [text]),
+        score: ("score", [text, translation]),
+        attention: ("attention", [text]),
+        tokenize: ("tokenize", [text]),
+        detokenize: ("detokenize", [ids]),
+    }
     return {
-        "serving_default": tf.function(translate, input_signature=[text]),
-        "translate_nbest": tf.function(translate_nbest, input_signature=[text]),
-        "score": tf.function(score, input_signature=[text, translation]),
-        "attention": tf.function(attention, input_signature=[text]),
-        "tokenize": tf.function(tokenize, input_signature=[text]),
-        "detokenize": tf.function(detokenize, input_signature=[ids]),
+        name: tf.function(function, autograph=False, input_signature=signature)
+        for function, (name, signature) in takes.items()
     }
 
 
@@ -113,7 +117,7 @@ def completion(tokenizer, transformer, options):
     strings = tf.TensorSpec([None], tf.string)
     one = dataclasses.replace(options, n_best=1)
 
-    @tf.function(input_signature=[strings, strings])
+    @tf.function(autograph=False, input_signature=[strings, strings])
     def complete(text, prefix):
         source = encode_source(tokenizer, text, longest=longest)
         begun = tokenizer.tokenize(prefix).to_tensor()[:, :longest]
@@ -153,7 +157,7 @@ def _search(transformer, source, options, xla, attention=False):
     more_columns = _least_shape(columns, steps) - columns
     padded = tf.pad(source, [[0, more_rows], [0, more_columns]])
 
-    @tf.function(jit_compile=True)
+    @tf.function(autograph=False, jit_compile=True)
     def compiled(source):
         found = decode(transformer, source, options, attention=attention, xla=True)
         # What is not there cannot leave a graph.

@@ -131,6 +131,7 @@ def test_the_search_matters():
 # --- Narrow beams -------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(max_examples=18, deadline=None)
 @given(
     variant=st.integers(0, 2),

@@ -290,6 +290,7 @@ np.savez(sys.argv[2], **answers)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not importlib.util.find_spec("jax"), reason="JAX is not installed")
 def test_jax_gives_the_same(tmp_path):
     model, source = small_model(0), pad(SENTENCES)

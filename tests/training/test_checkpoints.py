@@ -408,6 +408,7 @@ print(json.dumps(found))
 '''
 
 
+@pytest.mark.slow
 def test_a_process_may_die_at_any_moment_of_a_save(tmp_path):
     command = [sys.executable, "-c", KILLED, tmp_path]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)

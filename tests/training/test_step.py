@@ -180,8 +180,13 @@ def test_a_model_made_anew_from_the_same_seed_drops_the_same():
     assert totals == again
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("norm", "policy"), [("post", "float32"), ("pre", "mixed_bfloat16")]
+    ("norm", "policy"),
+    [
+        ("post", "float32"),
+        pytest.param("pre", "mixed_bfloat16", marks=pytest.mark.slow),
+    ],
 )
 def test_rematerialisation_changes_no_gradient(norm, policy):
     """Dropout is on: a layer that is run again must drop the same again."""
@@ -202,7 +207,9 @@ def test_rematerialisation_changes_no_gradient(norm, policy):
     assert_allclose(remat.evaluate(batch), plain.evaluate(batch), rtol=tolerance)
 
 
-@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+@pytest.mark.parametrize(
+    "policy", ["mixed_bfloat16", pytest.param("mixed_float16", marks=pytest.mark.slow)]
+)
 def test_mixed_precision_is_close(policy):
     batch = a_batch(padding_rows=1)
     _, expected = a_step(dropout=0.1).gradients(batch, SEED)
@@ -219,6 +226,7 @@ def test_mixed_precision_is_close(policy):
     assert all(np.isfinite(x).all() for x in weights(step))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(autodiff.ON_JAX, reason="JAX is always compiled by XLA")
 def test_xla_changes_nothing_but_speed():
     batch = a_batch(padding_rows=1)
@@ -302,6 +310,7 @@ def test_evaluation_is_of_the_averages_within_them():
     assert now.loss == now.entropy and now.square_norm == 0
 
 
+@pytest.mark.slow
 def test_a_step_goes_on_from_its_state():
     settings = "ema_decay=0.9", "learning_rate=0.01", "warmup_steps=2"
     step, batch = a_step(*settings, dropout=0.3), a_batch()
@@ -339,7 +348,16 @@ def test_a_state_of_another_model_is_refused(name):
 # --- What else is compiled ----------------------------------------------------------
 
 
-@pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16", "mixed_float16"])
+@pytest.mark.parametrize(
+    "policy",
+    [
+        "float32",
+        *(
+            pytest.param(p, marks=pytest.mark.slow)
+            for p in ("mixed_bfloat16", "mixed_float16")
+        ),
+    ],
+)
 def test_decoding_in_the_midst_of_training(policy):
     """Of the weights as they are then, in the precision of the training."""
     step = a_step("learning_rate=0.05", "warmup_steps=1", policy=policy)

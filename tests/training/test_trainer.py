@@ -90,6 +90,7 @@ def test_a_run_folder_holds_all_it_takes(corpus, tmp_path, monkeypatch):
     assert {"train/loss", "validation/perplexity", "samples", "attention"} <= tags
 
 
+@pytest.mark.slow
 def test_two_runs_from_one_seed_are_the_same(corpus, tmp_path):
     one, two, other = (
         outcome(train(settings(corpus, "training.steps=8", seed), tmp_path / name))
@@ -135,7 +136,7 @@ def test_the_whole_run_uses_all_there_is(whole, mixture):
 @pytest.mark.parametrize(
     "step",
     [
-        step if step in (5, 12) else pytest.param(step, marks=pytest.mark.slow)
+        step if step == 5 else pytest.param(step, marks=pytest.mark.slow)
         for step in range(1, 13)
     ],
 )
@@ -196,6 +197,7 @@ def test_the_tokens_of_a_finer_step_do_not_depend_on_stops(
     assert_same_outcome(outcome(run), whole)
 
 
+@pytest.mark.slow
 def test_ctrl_c_saves_and_a_second_one_stops_at_once(
     corpus, tmp_path, at_step, monkeypatch
 ):
@@ -223,6 +225,7 @@ def test_ctrl_c_saves_and_a_second_one_stops_at_once(
     assert_same_outcome(outcome(train(config, tmp_path / "run")), whole)
 
 
+@pytest.mark.slow
 def test_a_second_sigterm_does_not_spoil_the_saving(
     corpus, tmp_path, at_step, monkeypatch
 ):
@@ -252,6 +255,7 @@ def test_a_finished_run_does_nothing_more(corpus, tmp_path, caplog):
     assert_same_outcome(outcome(run), before)
 
 
+@pytest.mark.slow
 def test_a_start_that_died_leaves_nothing_to_the_next(corpus, tmp_path, monkeypatch):
     """Not its vocabulary either, which may be of other pairs."""
     real = trainer.build_model
@@ -293,7 +297,7 @@ def damage(path, how):
         ("model.weights.h5", "one bit"),
         pytest.param("averaged.weights.h5", "missing", marks=pytest.mark.slow),
         pytest.param("state.npz", "truncated", marks=pytest.mark.slow),
-        ("state.json", "one bit"),
+        pytest.param("state.json", "one bit", marks=pytest.mark.slow),
     ],
 )
 def test_a_damaged_checkpoint_is_named_and_the_one_before_it_used(
@@ -334,6 +338,7 @@ def test_without_a_sound_checkpoint_nothing_is_lost_by_beginning_anew(corpus, tm
     assert arrays(run.weights_file("last")).keys() == before["last.weights.h5"].keys()
 
 
+@pytest.mark.slow
 def test_best_is_what_it_was_at_the_checkpoint_that_is_used(
     corpus, tmp_path, scores, caplog
 ):
@@ -354,6 +359,7 @@ def test_best_is_what_it_was_at_the_checkpoint_that_is_used(
 # --- Disks that are full ---
 
 
+@pytest.mark.slow
 def test_a_full_disk_stops_with_a_message_and_the_run_goes_on_later(
     corpus, tmp_path, monkeypatch
 ):
@@ -378,6 +384,7 @@ def test_a_full_disk_stops_with_a_message_and_the_run_goes_on_later(
     assert_same_outcome(outcome(run), whole)
 
 
+@pytest.mark.slow
 def test_a_full_disk_while_metrics_are_written(corpus, tmp_path, monkeypatch):
     config = settings(corpus, "training.steps=8")
     whole = outcome(train(config, tmp_path / "whole"))
@@ -463,6 +470,7 @@ def test_a_bad_batch_is_kept_and_stops_the_run(bad, corpus, tmp_path, losses):
         assert np.isfinite(array).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bad", ["nan", "exploding"])
 def test_a_bad_batch_is_skipped_and_a_stopped_run_can_go_on_so(
     bad, corpus, tmp_path, losses, caplog
@@ -490,6 +498,7 @@ def test_a_skipped_step_is_no_part_of_what_is_recorded(corpus, tmp_path, losses)
     assert all(np.isfinite(row["loss"]) for row in found)
 
 
+@pytest.mark.slow
 def test_weights_that_give_nothing_but_bad_batches_end_a_run(
     corpus, tmp_path, losses, at_step
 ):
@@ -503,6 +512,7 @@ def test_weights_that_give_nothing_but_bad_batches_end_a_run(
     assert "training.learning_rate" in str(error.value)
 
 
+@pytest.mark.slow
 def test_float16s_overflow_lowers_the_scale_alone(corpus, tmp_path, losses, caplog):
     losses(dict.fromkeys((2, 3), BAD["gradient"]))
     config = settings(corpus, "training.steps=8", "training.precision=float16")
@@ -514,6 +524,7 @@ def test_float16s_overflow_lowers_the_scale_alone(corpus, tmp_path, losses, capl
     assert outcome(run)["optimizer"]["optimizer/00000"] == 6
 
 
+@pytest.mark.slow
 def test_float16_runs_go_on_with_their_scale(corpus, tmp_path, losses, at_step):
     losses({2: BAD["gradient"], 5: BAD["nan"]})
     config = settings(
@@ -579,6 +590,7 @@ def test_training_stops_when_it_no_longer_helps(corpus, tmp_path, scores, caplog
     assert outcome(train(more, run.path))["state"]["best_step"] == 20
 
 
+@pytest.mark.slow
 def test_patience_counts_across_stops(corpus, tmp_path, scores, at_step):
     config = settings(corpus, "training.steps=400", "training.patience=3")
     scores([9.0, 8.0, 8.5, 8.1, 8.2])
@@ -664,6 +676,7 @@ def test_what_may_change_is_said(corpus, tmp_path, caplog):
     assert outcome(run)["state"]["step"] == 6
 
 
+@pytest.mark.slow
 def test_a_run_of_an_older_version_goes_on(corpus, tmp_path):
     """Its settings lack what was added since; what was added is at its default."""
     import yaml
@@ -771,6 +784,7 @@ def test_a_run_begins_where_another_ended(corpus, other, tmp_path, monkeypatch, 
     assert not any(array.any() for array in begun["optimizer"])
 
 
+@pytest.mark.slow
 def test_a_run_that_began_with_another_goes_on_without_it(
     corpus, other, tmp_path, at_step
 ):
@@ -806,6 +820,7 @@ def test_another_model_is_refused_by_name(change, message, corpus, other, tmp_pa
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_longer_sentences_than_the_other_runs_are_no_matter(corpus, other, tmp_path):
     longer = "model.max_length=32", "training.steps=1"
     config = settings(corpus, f"training.init_from='{other.path}'", *longer)
@@ -826,6 +841,7 @@ def test_a_run_that_is_not_there_cannot_be_begun_with(corpus, tmp_path):
 # --- Refusals ---
 
 
+@pytest.mark.slow
 def test_pairs_that_are_too_long_are_counted(tmp_path, caplog):
     long = [*numbers(300), ("um " * 40 + "fim", "one " * 40 + "end")]
     path = write_pairs(tmp_path / "long.tsv", long)

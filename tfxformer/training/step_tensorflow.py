@@ -48,8 +48,8 @@ class TensorFlowStep:
         def compiled(function, *signature):
             # XLA compiles for each shape, so there is no graph for all of them.
             if settings.xla:
-                return tf.function(function, jit_compile=True)
-            return tf.function(function, input_signature=signature)
+                return tf.function(function, autograph=False, jit_compile=True)
+            return tf.function(function, autograph=False, input_signature=signature)
 
         if self.devices > 1:
             self._build_distributed(batch, seed, scale, gradients)
@@ -63,7 +63,7 @@ class TensorFlowStep:
         # Collectives are not XLA's: it compiles what each device does by itself.
         xla = self.settings.xla
         self._local_gradients, self._local_sums = (
-            tf.function(f, jit_compile=True) if xla else f
+            tf.function(f, autograph=False, jit_compile=True) if xla else f
             for f in (self._local_gradients, self._sums)
         )
         # Keras would add up once more what is added up before, for its norm.
@@ -73,7 +73,7 @@ class TensorFlowStep:
         carried = tf.nest.map_structure(tf.type_spec_from_value, zeros)
 
         def compiled(function, *signature):
-            return tf.function(function, input_signature=signature)
+            return tf.function(function, autograph=False, input_signature=signature)
 
         once = batch, seed, scale
         self._gradients = compiled(self._gradients_of_all, *once)
@@ -204,7 +204,7 @@ class TensorFlowStep:
         Returns:
             The same of arrays to arrays.
         """
-        graph = tf.function(function, reduce_retracing=True)
+        graph = tf.function(function, autograph=False, reduce_retracing=True)
         return lambda *ids: tf.nest.map_structure(
             lambda tensor: tensor.numpy(), graph(*map(tf.constant, ids))
         )
