@@ -34,6 +34,10 @@ CONTRACT = {
         {"text": ("string", [None]), "translation": ("string", [None])},
         {"score": ("float32", [None])},
     ),
+    "count": (
+        {"text": ("string", [None])},
+        {"tokens": ("int32", [None]), "limit": ("int32", [None])},
+    ),
     "tokenize": (
         {"text": ("string", [None])},
         {"ids": ("int32", [None, None])},

@@ -36,12 +36,8 @@ class Model:
         self.breaks_at = None  # a text that ends it all
 
     def answers(self, signature, inputs):
-        assert signature == "tokenize"
-        texts = [text.split() for text in inputs["text"]]
-        ids = np.zeros((len(texts), max(map(len, texts))), "int32")
-        for row, words in zip(ids, texts, strict=True):
-            row[: len(words)] = 7
-        return {"ids": ids}
+        assert signature == "count"
+        return {"tokens": np.array([len(text.split()) for text in inputs["text"]])}
 
     def translate(self, texts, tokens_per_batch, split_sentences):
         assert not split_sentences

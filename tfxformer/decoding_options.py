@@ -6,6 +6,10 @@ from dataclasses import dataclass
 
 from tfxformer.errors import UserError
 
+# The logit of what may not be written, and the score of an n-best list's empty place:
+# finite, so that sums and differences are.
+NEVER = -1e9
+
 
 @dataclass(frozen=True)
 class DecodingOptions:

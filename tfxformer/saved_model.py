@@ -15,6 +15,7 @@ from tfxformer.repository import next_version
 from tfxformer.signatures import n_best_options
 from tfxformer.translator import Translator
 from tfxformer.verify import verify
+from tfxformer.warm_up import requests, write_warm_up
 
 # What the export is asked at once, its answers kept beside it: sentences, and the
 # inputs that break lesser models. Any language will do: the answers are compared,
@@ -29,7 +30,7 @@ PROBES = [
     "NUL \0 inside",
 ]
 # The signatures that read no weights.
-WITHOUT_MODEL = ("tokenize", "detokenize")
+WITHOUT_MODEL = ("count", "tokenize", "detokenize")
 
 
 def export(
@@ -71,6 +72,7 @@ def export(
 
     def write_and_prove(part):
         write(translator, part, precision)
+        write_warm_up(part, name, requests(translator))
         report = verify(part, translator, allow_xla=xla)
         if not report.ok:
             raise UserError(
@@ -182,8 +184,9 @@ def _probes(translator):
     yield "score", {"text": text, "translation": translation}
     yield "score", {"text": text, "translation": text[::-1]}
     yield "score", {"text": nothing, "translation": nothing}
-    yield "tokenize", {"text": text}
-    yield "tokenize", {"text": nothing}
+    for signature in ("count", "tokenize"):
+        yield signature, {"text": text}
+        yield signature, {"text": nothing}
     yield "detokenize", {"ids": ids}
     yield "detokenize", {"ids": np.array([[5, -1, 2**31 - 1, 0]], dtype="int32")}
     yield "detokenize", {"ids": np.zeros((0, 0), dtype="int32")}

@@ -84,6 +84,10 @@ def signatures(tokenizer, transformer, options, xla=False):
     def tokenize(text):
         return {"ids": tokenizer.tokenize(text).to_tensor()}
 
+    def count(text):
+        tokens = tf.cast(tokenizer.tokenize(text).row_lengths(), tf.int32)
+        return {"tokens": tokens, "limit": tf.fill(tf.shape(tokens), longest)}
+
     def detokenize(ids):
         return {"text": tokenizer.detokenize(ids)}
 
@@ -92,6 +96,7 @@ def signatures(tokenizer, transformer, options, xla=False):
         translate_nbest: ("translate_nbest", [text]),
         score: ("score", [text, translation]),
         attention: ("attention", [text]),
+        count: ("count", [text]),
         tokenize: ("tokenize", [text]),
         detokenize: ("detokenize", [ids]),
     }

@@ -10,7 +10,7 @@ from tfxformer.decoding.hypotheses import (
     stack_weights,
     take_hypotheses,
 )
-from tfxformer.decoding.next_token import NEVER
+from tfxformer.decoding_options import NEVER
 from tfxformer.special_ids import END_ID, START_ID
 
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 from keras import ops
 
-from tfxformer.decoding.next_token import NEVER
+from tfxformer.decoding_options import NEVER
 from tfxformer.layers.kernels import small_softmax
 
 

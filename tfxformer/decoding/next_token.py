@@ -2,12 +2,10 @@
 
 from keras import ops
 
+from tfxformer.decoding_options import NEVER
 from tfxformer.errors import UserError
 from tfxformer.layers.kernels import add_bias
 from tfxformer.special_ids import END_ID, PAD_ID
-
-# The logit of what may not be written: finite, so that sums and differences are.
-NEVER = -1e9
 
 
 class NextToken:
