@@ -5,6 +5,7 @@ Heavy imports wait until a command needs them, so that help and errors come at o
 """
 
 import functools
+import importlib.util
 import inspect
 import itertools
 import json
@@ -372,7 +373,19 @@ def translate(
         list[str] | None,
         typer.Argument(help="Texts; without any, lines of --input or standard input."),
     ] = None,
-    run: Model = ...,
+    run: Annotated[
+        Path | None,
+        typer.Option(
+            "--run", "--model", help="A run folder, or an exported SavedModel."
+        ),
+    ] = None,
+    server: Annotated[
+        str | None,
+        typer.Option(
+            help="Instead of a model: a server's address, http://HOST:8501 or "
+            "grpc://HOST:8500, with /v1/models/NAME for another model than pt_en."
+        ),
+    ] = None,
     input: Annotated[
         Path | None, typer.Option("--input", "-i", help="A file, a text a line.")
     ] = None,
@@ -392,6 +405,10 @@ def translate(
     A text may hold many sentences: each is translated by itself. With --n-best, each
     text is one sentence, and gives lines of its number, a score and a translation.
     """
+    if (run is None) == (server is None):
+        raise UserError(
+            "give --model, a run folder or an export, or --server, an address"
+        )
     if text and input:
         raise UserError("give texts or --input, not both")
     options = _decoding(decoding)
@@ -399,13 +416,24 @@ def translate(
         raise UserError("--prefix does not go with --n-best, --scores or --xla")
     if options.n_best > 1 and scores:
         raise UserError("--n-best gives scores already: leave out --scores")
+    asked = any(decoding.values()) or xla or prefix or checkpoint != "best"
+    if server and asked:
+        raise UserError(
+            "--server: how its model decodes was chosen at the export; leave out "
+            "--prefix, --xla, --checkpoint and options of decoding"
+        )
     stream = None
     if not text:
         stream = _open(input, "rb") if input else sys.stdin.buffer
-    start_tensorflow()
-    from tfxformer.translator import Translator
+    if server:
+        from tfxformer.server import Client
 
-    translator = Translator.load(run, checkpoint, options, xla)
+        translator = Client(server)
+    else:
+        start_tensorflow()
+        from tfxformer.translator import Translator
+
+        translator = Translator.load(run, checkpoint, options, xla)
     first = 1
     for lines in _chunks(stream) if stream else [text]:
         if options.n_best > 1:
@@ -721,6 +749,166 @@ def export(
     path, report = export(run, to, name, checkpoint, options, xla, precision)
     say(report.describe())
     print(path)
+
+
+@app.command()
+def bulk(
+    beam_options: Annotated[
+        list[str] | None,
+        typer.Argument(help="After --: further options of Apache Beam."),
+    ] = None,
+    model: Annotated[
+        str,
+        typer.Option(help="An exported model: a version's folder, or the versions'."),
+    ] = ...,
+    input: Annotated[
+        list[str],
+        typer.Option(
+            "--input",
+            "-i",
+            help="A file (.gz too), or a pattern within quotes, such as 'in/*.csv'. "
+            "Repeat it to name several.",
+        ),
+    ] = [],  # noqa: B006
+    out: Annotated[str, typer.Option(help="The folder to write.")] = ...,
+    format: Annotated[
+        str | None,
+        typer.Option(
+            help="text (a record a line), csv, tsv, jsonl or parquet; by default "
+            "files' names tell."
+        ),
+    ] = None,
+    column: Annotated[
+        str | None,
+        typer.Option(
+            help="Which column or field has the texts, by default text; of CSV and "
+            "TSV without a header its number, from 1."
+        ),
+    ] = None,
+    id_column: Annotated[
+        str | None,
+        typer.Option(help="Which has ids; by default an id is file:line."),
+    ] = None,
+    shards: Annotated[
+        int | None,
+        typer.Option(help="Into how many shards to cut the input, about."),
+    ] = None,
+    runner: Annotated[
+        str,
+        typer.Option(help="Where Apache Beam runs: DirectRunner is this machine."),
+    ] = "DirectRunner",
+):
+    """Translate files of any number and size, on Apache Beam.
+
+    Writes OUT/translations-*, JSON lines (of Parquet, Parquet) with id, source,
+    translation and score, and OUT/dead-letters-* with what could not be used, its
+    place and the reason. Paths may be of storage that Beam reaches, such as gs://.
+
+    The same command goes on where a killed one stopped: finished shards stay.
+    """
+    from tfxformer.bulk import bulk
+
+    summary = bulk(
+        input,
+        out,
+        model=model,
+        format=format,
+        column=column,
+        id_column=id_column,
+        shards=shards,
+        runner=runner,
+        beam_options=beam_options or (),
+    )
+    print(summary.describe())
+
+
+@app.command()
+def serve(
+    repository: Annotated[
+        Path | None,
+        typer.Argument(
+            help="A folder of models, NAME/VERSION; by default ./export, or the newest "
+            "./tfxformer-quickstart-*/export."
+        ),
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(help="A models.config, as TensorFlow Serving takes it, instead."),
+    ] = None,
+    host: Annotated[
+        str, typer.Option(help="The address to listen on; 0.0.0.0 is all of them.")
+    ] = "127.0.0.1",
+    rest_port: Annotated[
+        int, typer.Option(min=0, max=65535, help="For HTTP; 0 for one that is free.")
+    ] = 8501,
+    grpc_port: Annotated[
+        int, typer.Option(min=0, max=65535, help="For gRPC; 0 for one that is free.")
+    ] = 8500,
+    max_batch: Annotated[
+        int, typer.Option(min=1, help="The most texts of one call of the model.")
+    ] = 32,
+    batch_wait: Annotated[
+        float,
+        typer.Option(min=0, help="Milliseconds that a text waits for others."),
+    ] = 5.0,
+    max_waiting: Annotated[
+        int, typer.Option(min=1, help="The most texts that wait; more are refused.")
+    ] = 4096,
+    max_rows: Annotated[
+        int, typer.Option(min=1, help="The most texts of a request.")
+    ] = 1024,
+    max_text: Annotated[
+        int, typer.Option(min=1, help="The most bytes of a text.")
+    ] = 65_536,
+    max_body: Annotated[
+        int, typer.Option(min=1, help="The most bytes of a request.")
+    ] = 8_388_608,
+    timeout: Annotated[
+        float, typer.Option(min=0.001, help="Seconds that a REST request may take.")
+    ] = 30.0,
+    read_timeout: Annotated[
+        float,
+        typer.Option(min=0.001, help="Seconds in which a request must have arrived."),
+    ] = 10.0,
+    max_connections: Annotated[
+        int, typer.Option(min=1, help="HTTP connections, and gRPC calls, at once.")
+    ] = 512,
+    grace: Annotated[
+        float,
+        typer.Option(min=0, help="Seconds to finish requests in, after SIGTERM."),
+    ] = 30.0,
+):
+    """Serve exported models as TensorFlow Serving does: by REST and gRPC.
+
+    Every model in the repository is served in its newest version, and new versions
+    are taken as they come. SIGTERM ends it with exit code 0, Ctrl-C with 130, when
+    the requests that are there have been answered.
+    """
+    for module in ("starlette", "uvicorn", "grpc_health", "prometheus_client"):
+        if importlib.util.find_spec(module) is None:
+            raise UserError(f"{module} is missing: pip install 'tfxformer[serve]'")
+    from tfxformer.server.configs import configs_of
+
+    configs_of(repository, config)()  # what is wrong is told at once
+    start_tensorflow()
+    from tfxformer.server import local
+
+    settings = local.Settings(
+        host=host,
+        rest_port=rest_port,
+        grpc_port=grpc_port,
+        max_batch=max_batch,
+        batch_wait=batch_wait,
+        max_waiting=max_waiting,
+        max_rows=max_rows,
+        max_text=max_text,
+        max_body=max_body,
+        timeout=timeout,
+        read_timeout=read_timeout,
+        max_connections=max_connections,
+        grace=grace,
+    )
+    local.serve(repository, config, settings)
 
 
 @app.command()
