@@ -5,7 +5,6 @@ import gzip
 import hashlib
 import importlib.util
 import json
-import os
 import random
 import signal
 import subprocess
@@ -462,14 +461,14 @@ def test_files_that_do_not_go_together(text, tmp_path):
 
 
 def test_a_full_disk_is_told(text, tmp_path, monkeypatch):
-    write = preparing._write
+    write = preparing.storage.write
 
     def full(path, content):
         if "shard" in path:
             raise OSError(28, "No space left on device", path)
         write(path, content)
 
-    monkeypatch.setattr(preparing, "_write", full)
+    monkeypatch.setattr(preparing.storage, "write", full)
     with pytest.raises(UserError, match=r"shard-00000-00.npz: No space left on dev"):
         prepare(sources_of(text), tmp_path / "out", vocab_size=400)
     assert not (tmp_path / "out").exists()
@@ -508,52 +507,14 @@ def test_named_corpora_are_read_too(text, tmp_path):
     assert TokenCorpus.open(out).pairs == len(pairs) > 1000
 
 
-def test_a_cluster_s_storage_is_read_and_written(text, tmp_path, monkeypatch):
+def test_a_cluster_s_storage_is_read_and_written(text, tmp_path):
     """A storage that Beam knows and Python's open does not."""
-    from apache_beam.io.filesystem import FileMetadata
-    from apache_beam.io.localfilesystem import LocalFileSystem
+    from far_storage import make_storage
 
     root = tmp_path / "far"
     root.mkdir()
     (root / "a.tsv.gz").write_bytes((text / "a.tsv.gz").read_bytes())
-
-    def here(path):
-        return path.replace("far://", f"{root}/")
-
-    class Far(LocalFileSystem):
-        @classmethod
-        def scheme(cls):
-            return "far"
-
-        def open(self, path, *args, **kwargs):
-            return super().open(here(path), *args, **kwargs)
-
-        def create(self, path, *args, **kwargs):
-            return super().create(here(path), *args, **kwargs)
-
-        def exists(self, path):
-            return super().exists(here(path))
-
-        def metadata(self, path):
-            found = super().metadata(here(path))
-            return FileMetadata(
-                path, found.size_in_bytes, found.last_updated_in_seconds
-            )
-
-        def rename(self, sources, targets):
-            super().rename([*map(here, sources)], [*map(here, targets)])
-
-        def _list(self, path):
-            for found in super()._list(here(path)):
-                yield self.metadata(found.path.replace(f"{root}/", "far://"))
-
-        def split(self, path):
-            return path.rsplit("/", 1)
-
-        def delete(self, paths):
-            for path in paths:
-                os.remove(here(path))
-
+    _far = make_storage(root, "far")
     model = text / "tokenizer.model"
     near = prepare(sources_of(text)[:1], tmp_path / "near", tokenizer=model)
     far = prepare(["far://a.tsv.gz"], "far://deep/out/", tokenizer=model)

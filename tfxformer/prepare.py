@@ -1,7 +1,6 @@
 """Text of any size to a token corpus, on Apache Beam.
 
-The sentences themselves never travel through Beam: its local runner keeps in memory
-what it passes from step to step. What travels are numbers of jobs. The first step has
+The sentences themselves never travel through Beam (see `beam_jobs`). The first step has
 a job for each source: it cleans the pairs and writes them to files, where each pair
 has a bucket by its hash. The second has a job for each bucket, small enough for
 memory, and all copies of a pair are in the same one: it drops duplicates and what
@@ -11,19 +10,13 @@ What comes out depends on the input and the settings alone: not on the runner, n
 how many workers there were, nor on what was done twice.
 """
 
-import contextlib
 import dataclasses
-import fcntl
 import functools
 import hashlib
-import importlib.util
 import io
 import json
 import logging
 import os
-import shlex
-import shutil
-import sys
 import tempfile
 import time
 import types
@@ -32,14 +25,15 @@ from pathlib import Path
 
 import numpy as np
 
-from tfxformer import corpora
+from tfxformer import corpora, storage
+from tfxformer.beam_jobs import Pace, Pipeline, check_installed, less_talk
 from tfxformer.config import DataConfig, ModelConfig, TokenizerConfig, TrainingConfig
-from tfxformer.console import start_logging
 from tfxformer.corpora.cleaning import Counts, normalize_pairs, unfit
 from tfxformer.corpora.files import read_parallel, read_tsv
 from tfxformer.corpora.pair import Pair
 from tfxformer.corpora.splitting import groups_that_share, sentence_key
 from tfxformer.errors import UserError
+from tfxformer.storage import WORK
 from tfxformer.token_corpus import FORMAT, PAIRS_PER_SHARD, TokenCorpus, write_shard
 from tfxformer.vocabulary import Vocabulary
 
@@ -55,10 +49,6 @@ SPILL_PAIRS = 100_000
 SAMPLE_PAIRS = 100_000
 # Pairs that are tokenised in one call.
 CHUNK = 2_000
-# Seconds between two lines of progress.
-SAY_EVERY = 15
-# The folder, in the one to write, for what is gone in the end.
-WORK = ".part"
 # What keeps the settings; it is the first file of a preparation, corpus.json the last.
 MARK = "prepare.json"
 NAMED = ("phrasebook", "ted")
@@ -139,13 +129,13 @@ def prepare(
     _check(settings)
     if not sources:
         raise UserError("name where sentence pairs come from with --data")
-    if importlib.util.find_spec("apache_beam") is None:
-        raise UserError("prepare needs Apache Beam: pip install 'tfxformer[beam]'")
+    check_installed("prepare")
     vocabulary = None
     if tokenizer:
         vocabulary = Vocabulary.load(tokenizer)
         settings |= {"tokenizer": vocabulary.digest, "vocab_size": None, "casing": None}
-    with _less_talk():
+    with less_talk():
+        pipeline = Pipeline(runner, beam_options, "name sources with --data")
         inputs = [_find(os.fspath(source)) for source in sources]
         settings["sources"] = [_identity(file) for files in inputs for file in files]
         if valid is not None:
@@ -156,7 +146,6 @@ def prepare(
         try:
             if folder.is_done(settings):
                 return folder.path
-            pipeline = _Pipeline(runner, beam_options)
             folder.begin(settings)
             try:
                 _prepare(folder, inputs, valid, vocabulary, settings, pipeline)
@@ -210,7 +199,7 @@ def _prepare(folder, inputs, valid, vocabulary, settings, pipeline):
     # What a worker keeps of another preparation is not taken for this one's.
     plan["digests"] = [vocabulary.digest, hashlib.sha256(text).hexdigest()]
     content = json.dumps(plan).encode()
-    _write(folder.work("plan.json"), content)
+    storage.write(folder.work("plan.json"), content)
     written = pipeline.run(
         [(bucket,) for bucket in range(plan["buckets"])],
         functools.partial(
@@ -304,7 +293,7 @@ def _find(source):
 
         files = source.split(",")
         for file in files:
-            _check_storage(file)
+            storage.check_storage(file)
             if not FileSystems.exists(file):
                 raise UserError(f"{file}: no such file; check the path")
         return files
@@ -313,18 +302,8 @@ def _find(source):
 
 
 def _identity(file):
-    """What tells that a file is no longer the same."""
-    if file in NAMED:
-        return {"path": file}
-    if _is_remote(file):
-        from apache_beam.io.filesystems import FileSystems
-
-        metadata = FileSystems.match([file])[0].metadata_list[0]
-        size, changed = metadata.size_in_bytes, metadata.last_updated_in_seconds
-    else:
-        status = os.stat(file)
-        size, changed = status.st_size, status.st_mtime
-    return {"path": file, "bytes": size, "changed": changed}
+    """What tells that a source is no longer the same."""
+    return {"path": file} if file in NAMED else storage.identity(file)
 
 
 def _text_size(files):
@@ -339,7 +318,8 @@ def _unpack(folder, number, name):
     """Writes a source that is no file to one."""
     pairs, _ = corpora.load(name, "train", cleaned=False)
     path = folder.work(f"input-{number:05d}.tsv")
-    _write(path, "".join(f"{source}\t{target}\n" for source, target in pairs).encode())
+    text = "".join(f"{source}\t{target}\n" for source, target in pairs)
+    storage.write(path, text.encode())
     return path
 
 
@@ -357,7 +337,7 @@ def read_source(plan, number, *paths):
     Returns:
         The counts, in which duplicates are still kept, and the names of the files.
     """
-    counts, pace = Counts(), _Pace()
+    counts, pace = Counts(), Pace()
     spills, sample = _Spills(plan, number), _Sample(plan["sample"])
     read = read_tsv if len(paths) == 1 else read_parallel
     limits = {name: plan[name] for name in ("max_characters", "max_length_ratio")}
@@ -379,8 +359,8 @@ def read_source(plan, number, *paths):
             log.info("%s: %s lines read", " and ".join(paths), f"{counts.read:,}")
     spills.flush()
     if plan["sample"]:
-        path = _join(plan["folder"], WORK, f"sample-{number:05d}")
-        _write(path, sample.to_bytes())
+        path = storage.join(plan["folder"], WORK, f"sample-{number:05d}")
+        storage.write(path, sample.to_bytes())
     return {"counts": dataclasses.asdict(counts), "spills": spills.names}
 
 
@@ -410,8 +390,8 @@ class _Spills:
         parts = [zlib.compress(b"\n".join(sorted(x)), 1) for x in self._buckets]
         ends = np.cumsum([8 * (len(parts) + 1), *map(len, parts)])
         name = f"spill-{self._number:05d}-{len(self.names):05d}"
-        path = _join(self._folder, WORK, name)
-        _write(path, ends.astype("<u8").tobytes() + b"".join(parts))
+        path = storage.join(self._folder, WORK, name)
+        storage.write(path, ends.astype("<u8").tobytes() + b"".join(parts))
         self.names.append(name)
         for lines in self._buckets:
             lines.clear()
@@ -470,7 +450,7 @@ def _joined_sample(folder, sources, size):
         return []
     sample = _Sample(size)
     for number in range(sources):
-        sample.add_bytes(_read(folder.work(f"sample-{number:05d}")))
+        sample.add_bytes(storage.read(folder.work(f"sample-{number:05d}")))
     return sample.pairs()
 
 
@@ -530,7 +510,7 @@ def write_bucket(plan, digest, bucket):
     folder, buckets = loaded.plan["folder"], loaded.plan["buckets"]
     lines = set()
     for name in loaded.plan["spills"]:
-        lines.update(_spilt(_join(folder, WORK, name), bucket))
+        lines.update(_spilt(storage.join(folder, WORK, name), bucket))
     pairs, held_out = [], 0
     for pair in map(_to_pair, sorted(lines)):
         if pair in loaded.held:
@@ -565,10 +545,11 @@ def write_bucket(plan, digest, bucket):
 @functools.lru_cache(maxsize=1)
 def _load(path, digest):
     """What all buckets need: once for each worker, and anew for other content."""
-    plan = json.loads(_read(path))
+    plan = json.loads(storage.read(path))
     folder = plan["folder"]
-    vocabulary = Vocabulary(_read(_join(folder, "tokenizer.model")))
-    lines = _read(_join(folder, "validation.tsv")).removesuffix(b"\n").split(b"\n")
+    vocabulary = Vocabulary(storage.read(storage.join(folder, "tokenizer.model")))
+    text = storage.read(storage.join(folder, "validation.tsv"))
+    lines = text.removesuffix(b"\n").split(b"\n")
     held = {_to_pair(line) for line in lines}
     # A side of nothing but punctuation is nobody's sentence.
     sources, targets = ({sentence_key(pair[i]) for pair in held} - {""} for i in (0, 1))
@@ -578,7 +559,7 @@ def _load(path, digest):
         held=held,
         sources=sources,
         targets=targets,
-        pace=_Pace(),
+        pace=Pace(),
     )
 
 
@@ -600,7 +581,7 @@ def _write_shard(folder, name, rows):
     with tempfile.TemporaryDirectory() as temporary:
         path = Path(temporary, name)
         entry = write_shard(path, rows)
-        _write(_join(folder, name), path.read_bytes())
+        storage.write(storage.join(folder, name), path.read_bytes())
     return entry
 
 
@@ -608,37 +589,11 @@ def _to_pair(line):
     return Pair(*line.decode().split("\t"))
 
 
-class _Pace:
-    """Says when it is time for another line of progress."""
-
-    def __init__(self):
-        self._said = time.monotonic()
-
-    def is_due(self):
-        due = time.monotonic() - self._said > SAY_EVERY
-        if due:
-            self._said = time.monotonic()
-        return due
-
-
 # Where it is written
 
 
-class _Folder:
+class _Folder(storage.Folder):
     """The folder to write, on a disk or on a cluster's storage."""
-
-    def __init__(self, path):
-        path = os.fspath(path)
-        _check_storage(path)
-        self.path = path.rstrip("/") if _is_remote(path) else os.path.abspath(path)
-        self._lock = None
-
-    def work(self, name):
-        """The path of a file that is gone in the end."""
-        return _join(self.path, WORK, name)
-
-    def write(self, name, content):
-        _write(_join(self.path, name), content)
 
     def is_done(self, settings):
         """Whether the corpus is there, of the same settings.
@@ -648,7 +603,7 @@ class _Folder:
         """
         if os.path.isfile(self.path):
             raise UserError(f"{self.path}: is a file; name a folder")
-        names = self._names()
+        names = self.names()
         if not names:
             return False
         if MARK not in names:
@@ -664,7 +619,7 @@ class _Folder:
                 f"{self.path}: holds a corpus prepared otherwise "
                 f"({'; '.join(changed)}): name another folder, or delete it"
             )
-        if not _is_remote(self.path):
+        if not storage.is_remote(self.path):
             TokenCorpus.open(self.path)
         log.info("%s: is prepared already", self.path)
         return True
@@ -675,94 +630,40 @@ class _Folder:
         Raises:
             UserError: when another process has it.
         """
-        if not _is_remote(self.path):
-            os.makedirs(self.path, exist_ok=True)
-            self._lock = os.open(self.path, os.O_RDONLY)
-            try:
-                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise UserError(f"{self.path}: another process prepares it") from None
-            except OSError as error:  # no locks on this file system
-                log.warning(
-                    "%s: cannot be locked (%s): prepare it once at a time",
-                    self.path,
-                    error.strerror,
-                )
-        if MARK in self._names():
+        self.lock("prepares")
+        if MARK in self.names():
             log.info("%s: what was begun did not end: starting again", self.path)
         self._empty()
         self.write(MARK, json.dumps(settings, indent=1).encode() + b"\n")
 
     def clear_up(self):
         """Deletes what is gone in the end."""
-        self._delete(WORK)
+        self.delete(WORK)
 
     def leave(self):
         """Gives the folder back, as empty as it was."""
         self._empty()
-        self._delete(MARK)
-        if not _is_remote(self.path):
-            with contextlib.suppress(OSError):  # there is something else in it
-                os.rmdir(self.path)
-
-    def release(self):
-        """Lets others have it."""
-        if self._lock is not None:
-            os.close(self._lock)
+        self.delete(MARK)
+        self.remove_if_empty()
 
     def finish(self, content):
         """Writes what makes the corpus whole."""
         text = json.dumps(content, indent=1) + "\n"
-        part, path = (
-            _join(self.path, name) for name in (".corpus.json", "corpus.json")
-        )
-        _write(part, text.encode())
-        if _is_remote(path):
-            from apache_beam.io.filesystems import FileSystems
-
-            FileSystems.rename([part], [path])
-        else:
-            os.replace(part, path)
+        self.write_whole("corpus.json", text.encode())
 
     def _empty(self):
         """Deletes what preparing writes, the mark apart."""
         ours = (WORK, "shard-", "tokenizer.model", "validation.tsv", ".corpus.json")
-        for name in self._names():
+        for name in self.names():
             if name.startswith(ours):
-                self._delete(name)
+                self.delete(name)
 
     def _settings(self):
-        path = _join(self.path, MARK)
+        path = storage.join(self.path, MARK)
         try:
-            return dict(json.loads(_read(path)))
+            return dict(json.loads(storage.read(path)))
         except (TypeError, ValueError):
             raise UserError(f"{path}: damaged: delete {self.path}") from None
-
-    def _names(self):
-        """What is in the folder; of what is deeper, the first part."""
-        if not _is_remote(self.path):
-            return set(os.listdir(self.path)) if os.path.isdir(self.path) else set()
-        return {path.partition("/")[0] for path in self._files()}
-
-    def _files(self):
-        from apache_beam.io.filesystems import FileSystems
-
-        found = FileSystems.match([f"{self.path}/**"])[0].metadata_list
-        return [metadata.path.removeprefix(f"{self.path}/") for metadata in found]
-
-    def _delete(self, name):
-        """Deletes a file or a folder, where it is there."""
-        path = _join(self.path, name)
-        if _is_remote(path):
-            from apache_beam.io.filesystems import FileSystems
-
-            inside = [x for x in self._files() if x == name or x.startswith(f"{name}/")]
-            FileSystems.delete([_join(self.path, file) for file in inside])
-        elif os.path.isdir(path) and not os.path.islink(path):
-            shutil.rmtree(path)
-        else:
-            with contextlib.suppress(FileNotFoundError):
-                os.remove(path)
 
 
 def _changes(old, new):
@@ -786,204 +687,3 @@ def _shown(value):
     if isinstance(value, list):
         return ", ".join(file["path"] for file in value)
     return "not given" if value is None else value
-
-
-def _is_remote(path):
-    return "://" in path
-
-
-def _check_storage(path):
-    if _is_remote(path):
-        from apache_beam.io.filesystems import FileSystems
-
-        try:
-            FileSystems.get_filesystem(path)
-        except ValueError:
-            raise UserError(
-                f"{path}: Apache Beam does not reach such storage; install its part, "
-                "for gs:// with pip install 'apache-beam[gcp]'"
-            ) from None
-
-
-def _join(folder, *names):
-    return "/".join([folder, *names])
-
-
-def _write(path, content):
-    from apache_beam.io.filesystems import FileSystems
-
-    with FileSystems.create(path) as file:
-        file.write(content)
-
-
-def _read(path):
-    from apache_beam.io.filesystems import FileSystems
-
-    with FileSystems.open(path) as file:
-        return file.read()
-
-
-# Where it runs
-
-
-class _Pipeline:
-    """Does jobs on a runner of Beam.
-
-    Args:
-        runner: its name.
-        options: further options of Beam, as on its command line.
-
-    Raises:
-        UserError: when there is no such runner or option.
-    """
-
-    def __init__(self, runner, options):
-        from apache_beam.options.pipeline_options import (
-            PipelineOptions,
-            StandardOptions,
-        )
-        from apache_beam.runners.runner import create_runner
-
-        self._name, self._flags = runner, list(options)
-        self._is_local = runner.lower() in ("direct", "directrunner")
-        if self._flags and not self._flags[0].startswith("--"):
-            raise UserError(
-                f"{self._flags[0]!r}: name sources with --data, and Beam's options as "
-                "--name=value"
-            )
-        said = io.StringIO()
-        try:
-            with contextlib.redirect_stderr(said):
-                known = PipelineOptions(self._flags)
-                every = known.get_all_options(retain_unknown_options=True)
-                if self._is_local:
-                    every = every.keys() - known.get_all_options().keys()
-        except SystemExit:
-            raise UserError(f"Beam's options: {_line(said.getvalue())}") from None
-        if known.view_as(StandardOptions).runner:
-            raise UserError("name the runner with --runner before the --")
-        if self._is_local and every:
-            raise UserError(f"--{min(every)}: Beam has no such option on this machine")
-        if not self._is_local:
-            try:
-                create_runner(runner)
-            except (ValueError, ImportError, AttributeError, TypeError) as error:
-                raise UserError(f"--runner {runner}: {_line(error)}") from None
-
-    def run(self, jobs, step, path):
-        """Does a step for each job, and waits until all are done.
-
-        Args:
-            jobs: tuples that begin with the job's number.
-            step: a function of what is in a tuple; it returns a dict.
-            path: where the workers leave what came of it.
-
-        Returns:
-            The dicts, in the order of the jobs.
-
-        Raises:
-            UserError: what the first job raised that failed.
-        """
-        import apache_beam as beam
-        from apache_beam.options.pipeline_options import PipelineOptions
-
-        options = PipelineOptions(self._flags)
-        try:
-            runner = _local_runner(options) if self._is_local else self._name
-            with beam.Pipeline(runner, options) as pipeline:
-                (
-                    pipeline
-                    | beam.Create(jobs)
-                    | beam.Reshuffle()
-                    | beam.Map(_do, step)
-                    | beam.combiners.ToList()
-                    | beam.Map(_write_reports, path)
-                )
-        except Exception as error:
-            if self._is_local:
-                raise
-            # Whatever a cluster may have against it.
-            raise UserError(f"--runner {self._name}: {_line(error)}") from error
-        reports = json.loads(_read(path))
-        for report in reports:
-            if "error" in report:
-                raise UserError(report["error"])
-        return reports
-
-
-def _local_runner(options):
-    # DirectRunner means this one in the end, but first it would fetch another one,
-    # written in Go, from the network.
-    from apache_beam.options.pipeline_options import DirectOptions
-    from apache_beam.portability.api import beam_provision_api_pb2
-    from apache_beam.runners.portability.fn_api_runner import fn_runner
-    from apache_beam.runners.portability.portable_runner import JobServiceHandle
-    from apache_beam.transforms.environments import SubprocessSDKEnvironment
-
-    environment = None
-    direct = options.view_as(DirectOptions)
-    if direct.direct_running_mode == "multi_processing":
-        direct.direct_running_mode = "in_memory"  # or it takes its own environment
-        environment = SubprocessSDKEnvironment.from_command_string(
-            f"exec {shlex.quote(sys.executable)} -m {__name__}"
-            + ("" if log.isEnabledFor(logging.INFO) else " --quiet")
-        )
-    encoded = JobServiceHandle.encode_pipeline_options(options.get_all_options())
-    info = beam_provision_api_pb2.ProvisionInfo(pipeline_options=encoded)
-    return fn_runner.FnApiRunner(
-        environment, provision_info=fn_runner.ExtendedProvisionInfo(info)
-    )
-
-
-def _work():
-    """What a worker process on this machine does: Beam's harness, but quietly."""
-    start_logging(quiet="--quiet" in sys.argv)
-    logging.root.addHandler(logging.NullHandler())  # or Beam sets up its own
-    with _less_talk():
-        from apache_beam.runners.worker import sdk_worker_main
-
-        sdk_worker_main.main(None)
-
-
-def _do(job, step):
-    """Does a job; what the user can mend comes back as a report, not as a traceback."""
-    try:
-        return {"number": job[0], **step(*job)}
-    except UserError as error:
-        return {"number": job[0], "error": str(error)}
-    except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
-        return {"number": job[0], "error": f"{where}{error.strerror or error}"}
-
-
-def _write_reports(reports, path):
-    reports.sort(key=lambda report: report["number"])
-    _write(path, json.dumps(reports).encode())
-
-
-def _line(error):
-    """The last line of an error, which says what it is."""
-    lines = str(error).strip().splitlines()
-    return lines[-1].strip() if lines else type(error).__name__
-
-
-@contextlib.contextmanager
-def _less_talk():
-    """Keeps Beam's own log to errors."""
-    beam = logging.getLogger("apache_beam")
-    level, disabled = beam.level, logging.root.manager.disable
-    beam.setLevel(logging.ERROR)
-    # What it says while it is imported, it says under no name.
-    logging.disable(max(disabled, logging.WARNING))
-    try:
-        import apache_beam  # noqa: F401
-    finally:
-        logging.disable(disabled)
-    try:
-        yield
-    finally:
-        beam.setLevel(level)
-
-
-if __name__ == "__main__":
-    _work()

@@ -14,6 +14,7 @@ import os
 import zlib
 from collections.abc import Iterator
 from itertools import zip_longest
+from typing import BinaryIO
 
 from tfxformer.corpora.cleaning import Counts
 from tfxformer.corpora.pair import Pair
@@ -191,15 +192,42 @@ def _decode(line: bytes) -> str | None:
         return None
 
 
-def _lines(path: str | os.PathLike) -> Iterator[bytes]:
-    """Yields the lines of a file, plain or gzipped, without their ends."""
+@contextlib.contextmanager
+def open_bytes(path: str | os.PathLike, unpack: bool = True) -> Iterator[BinaryIO]:
+    r"""Opens a file to read; what goes wrong with it is told in one line.
+
+    Args:
+        path: A local file, or what lies where Apache Beam's workers read.
+        unpack: Unpack what is gzipped.
+
+    Yields:
+        The file; its ``peek``, ``readline`` and ``seek`` are of the unpacked bytes.
+
+    Raises:
+        UserError: The file cannot be read; also while it is.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> path = pathlib.Path(tempfile.mkdtemp(), "a.gz")
+        >>> _ = path.write_bytes(gzip.compress(b"hello\nyou\n"))
+        >>> with open_bytes(path) as file:
+        ...     file.readline()
+        b'hello\n'
+    """
     path = os.fspath(path)
     with _reading(path), contextlib.ExitStack() as stack:
         file = stack.enter_context(_open(path))
         start = file.peek(2)[:2]
         # By what it holds, not by its name; but a name in .gz is a promise.
-        if start == b"\x1f\x8b" or (start and path.lower().endswith(".gz")):
+        promised = start and path.lower().endswith(".gz")
+        if unpack and (start == b"\x1f\x8b" or promised):
             file = stack.enter_context(gzip.GzipFile(fileobj=file))
+        yield file
+
+
+def _lines(path: str | os.PathLike) -> Iterator[bytes]:
+    """Yields the lines of a file, plain or gzipped, without their ends."""
+    with open_bytes(path) as file:
         for number, line in enumerate(file):
             line = line.removesuffix(b"\n").removesuffix(b"\r")
             if not number:
