@@ -29,6 +29,7 @@ import datetime
 import json
 import os
 import platform
+import shlex
 import statistics
 import subprocess
 import sys
@@ -359,7 +360,8 @@ def main():
         "data": Path(args.data).name,
         # Without the places of the data and of each peer's Python.
         "command": "python benchmarks/training_speed.py "
-        f"--rounds {args.rounds} --batches {args.batches} --threads {args.threads}",
+        f"--rounds {args.rounds} --batches {args.batches} --threads {args.threads}"
+        + (f" --only {shlex.join(args.only)}" if args.only else ""),
     }
     with tempfile.TemporaryDirectory() as folder:
         counts = prepare(args, Path(folder))

@@ -79,7 +79,7 @@ class Trainings:
         found = [*self.run.checkpoints_folder.glob("step-*")]
         return int(max(found).name.removeprefix("step-")) if found else 0
 
-    def wait_for(self, process, condition, seconds=120):
+    def wait_for(self, process, condition, seconds=300):
         """Waits until something is so; whether it came before the process ended."""
         end = time.monotonic() + seconds
         while not condition():
@@ -148,7 +148,7 @@ def kill_often(folder, out, kills, undisturbed, seed):
             time.sleep(rng.uniform(0, 0.05))
         elif moment == "soon":
             wanted = rng.choice([".lock", "tokens/.*.part-*", "config.yaml"])
-            killed = trainings.wait_for(process, parts(wanted), seconds=20)
+            killed = trainings.wait_for(process, parts(wanted))
             time.sleep(rng.uniform(0, 0.05))
         elif moment == "step":
             killed = trainings.wait_for(process, reached(before + rng.randint(1, 6)))
