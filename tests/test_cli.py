@@ -45,6 +45,7 @@ def test_lines_are_translated_in_order_through_a_pipe(run_folder, translator):
     assert out == "".join(f"{line}\n" for line in translator([*lines, b"\xff"]))
 
 
+@pytest.mark.slow
 def test_texts_files_and_scores(run_folder, exported, tmp_path, translator):
     out, err, code = call("translate", "--run", exported, "--scores", "Olá!", "")
     assert code == 0 and err == ""

@@ -290,6 +290,7 @@ def test_an_export_that_translates_otherwise_is_not_published(
     assert list((tmp_path / "toy").iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_little_noise_in_the_weights_shows_in_the_log_probabilities(
     folder, translator, tmp_path
 ):

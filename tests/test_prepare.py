@@ -498,6 +498,7 @@ def test_a_folder_that_others_made_is_left_alone(text, tmp_path):
         prepare(sources_of(text), tmp_path)
 
 
+@pytest.mark.slow
 def test_named_corpora_are_read_too(text, tmp_path):
     valid = tmp_path / "valid.tsv"
     valid.write_text("not in it 1\tnor this 2\n")
@@ -602,6 +603,7 @@ def test_a_rare_sentence_is_held_out_before_a_frequent_one():
     assert all(pair.target != "Yes." for pair in held)
 
 
+@pytest.mark.slow
 def test_the_key_is_of_what_is_in_it(text, tmp_path):
     keys = []
     for seed, source in ((0, 0), (1, 0), (0, 1)):

@@ -171,6 +171,7 @@ def test_standard_error_that_is_not_a_file():
     assert (done.stdout, done.stderr) == ("to the notebook\n", "")
 
 
+@pytest.mark.slow
 def test_tensorflow_starts_without_a_word():
     done = run("""
         start_tensorflow()

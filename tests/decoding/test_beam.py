@@ -49,6 +49,7 @@ def test_a_beam_of_one_is_greedy(variant, fixed, options, monkeypatch):
     assert_allclose(one.attention, greedy.attention, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_beam_of_one_is_greedy_with_a_prefix(monkeypatch):
     prefix = np.array([[5, 6], [4, 0], [4, 4], [0, 0], [3, 0]], "int32")
     greedy = decode_with(small_model(0), SENTENCES, prefix)

@@ -75,6 +75,7 @@ def sample(model, sentences, **options):
     return decode_with(model, sentences, sampling=True, **options)
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_samples_and_another_seed_others():
     model = small_model(0)
     first = sample(model, SENTENCES, n_best=3, seed=5, max_length=6)
@@ -97,6 +98,7 @@ def test_samples_of_one_sentence_differ_and_come_best_first():
     assert not decoded.ids[0].any() and not decoded.score[0].any()
 
 
+@pytest.mark.slow
 def test_fewer_samples_are_some_of_many():
     few = sample(small_model(0), SENTENCES, n_best=2)
     many = sample(small_model(0), SENTENCES, n_best=6)

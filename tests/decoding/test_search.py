@@ -106,6 +106,7 @@ prefixes = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(
     options=all_options(),

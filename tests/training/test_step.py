@@ -89,11 +89,16 @@ def unlike(actual, expected):
     ("options", "smoothing", "dropout"),
     [
         ({}, 0.1, 0.0),
-        ({"norm": "pre"}, 0.0, 0.3),
         ({"tie_embeddings": False, "target_vocab_size": VOCAB}, 0.1, 0.3),
-        ({"learned_positions": True, "activation_dropout": 0.2}, 0.1, 0.1),
+        pytest.param({"norm": "pre"}, 0.0, 0.3, marks=pytest.mark.slow),
+        pytest.param(
+            {"learned_positions": True, "activation_dropout": 0.2},
+            0.1,
+            0.1,
+            marks=pytest.mark.slow,
+        ),
     ],
-    ids=["tied", "pre-norm", "untied", "learned positions"],
+    ids=["tied", "untied", "pre-norm", "learned positions"],
 )
 def test_gradients_are_those_of_the_model_and_its_loss(options, smoothing, dropout):
     """By autodiff, with the same dropout: the logits all exist here."""
@@ -207,6 +212,7 @@ def test_rematerialisation_changes_no_gradient(norm, policy):
     assert_allclose(remat.evaluate(batch), plain.evaluate(batch), rtol=tolerance)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "policy", ["mixed_bfloat16", pytest.param("mixed_float16", marks=pytest.mark.slow)]
 )
@@ -289,6 +295,7 @@ def test_without_averages_the_weights_are_their_own():
             assert_array_equal(a, b)
 
 
+@pytest.mark.slow
 def test_evaluation_is_of_the_averages_within_them():
     step = a_step("ema_decay=0.9", "learning_rate=0.01", "warmup_steps=1", dropout=0.3)
     batch = a_batch()
@@ -348,6 +355,7 @@ def test_a_state_of_another_model_is_refused(name):
 # --- What else is compiled ----------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "policy",
     [

@@ -153,6 +153,7 @@ def test_a_run_that_is_told_to_stop_goes_on_as_if_it_had_not(
     assert_same_outcome(outcome(train(config, tmp_path / "run")), whole)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "step", [6, *(pytest.param(step, marks=pytest.mark.slow) for step in (2, 11, 13))]
 )
@@ -246,6 +247,7 @@ def test_a_signal_before_training_ends_it_with_a_message(corpus, tmp_path, monke
     assert signal.getsignal(signal.SIGTERM) is before
 
 
+@pytest.mark.slow
 def test_a_finished_run_does_nothing_more(corpus, tmp_path, caplog):
     run = train(settings(corpus, "training.steps=4"), tmp_path / "run")
     before = outcome(run)
@@ -291,6 +293,7 @@ def damage(path, how):
         path.write_bytes(content)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("file", "how"),
     [
@@ -320,6 +323,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_used(
     assert "step-00000011" not in kept and kept[-1] == "step-00000013"
 
 
+@pytest.mark.slow
 def test_without_a_sound_checkpoint_nothing_is_lost_by_beginning_anew(corpus, tmp_path):
     config = settings(corpus, "training.steps=8")
     run = train(config, tmp_path / "run")
@@ -572,6 +576,7 @@ def scores(monkeypatch):
     return scores
 
 
+@pytest.mark.slow
 def test_training_stops_when_it_no_longer_helps(corpus, tmp_path, scores, caplog):
     scores([9.0, 8.0, 8.5, 8.1, 7.0])
     config = settings(corpus, "training.steps=400", "training.patience=2")
@@ -750,6 +755,7 @@ def other(corpus, shared, tmp_path_factory):
         return train(settings(corpus, "training.steps=12"), out)
 
 
+@pytest.mark.slow
 def test_a_run_begins_where_another_ended(corpus, other, tmp_path, monkeypatch, caplog):
     begun = {}
     real = trainer._Trainer._step
@@ -875,6 +881,7 @@ def test_folders_that_are_something_else_are_left_alone(corpus, tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["thesis.txt"]
 
 
+@pytest.mark.slow
 def test_a_folder_in_which_another_one_trains_is_refused(corpus, tmp_path):
     run = train(settings(corpus, "training.steps=1"), tmp_path / "run")
     with run.locked(), pytest.raises(UserError) as error:
