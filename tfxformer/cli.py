@@ -846,11 +846,11 @@ def serve(
     ] = 8500,
     max_batch: Annotated[
         int, typer.Option(min=1, help="The most texts of one call of the model.")
-    ] = 32,
+    ] = 64,
     batch_wait: Annotated[
         float,
         typer.Option(min=0, help="Milliseconds that a text waits for others."),
-    ] = 5.0,
+    ] = 2.0,
     max_waiting: Annotated[
         int, typer.Option(min=1, help="The most texts that wait; more are refused.")
     ] = 4096,

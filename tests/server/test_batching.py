@@ -336,18 +336,21 @@ def test_order_holds_for_any_mixture():
 
     async def scenario(batcher, model):
         tasks, expected = [], []
-        for _ in range(200):
+        for i in range(200):
             numbers = rng.integers(0, 1000, rng.integers(1, 30))
             tasks.append(ask(batcher, model, *numbers))
             expected.append((2 * numbers).tolist())
+            await asyncio.sleep(0)
+            if i == 100:  # until now they all wait
+                for gone in range(0, 100, 10):
+                    tasks[gone].cancel()
+                model.free.set()
             if rng.random() < 0.3:
                 await asyncio.sleep(0.001)
-            if rng.random() < 0.1:
-                tasks[rng.integers(len(tasks))].cancel()
         found = await asyncio.gather(*tasks, return_exceptions=True)
         gone = [isinstance(x, asyncio.CancelledError) for x in found]
-        assert 0 < sum(gone) < 40
+        assert [i for i, x in enumerate(gone) if x] == [*range(0, 100, 10)]
         for answer, right, cancelled in zip(found, expected, gone, strict=True):
             assert cancelled or answer["y"].tolist() == right
 
-    run(scenario, Doubler(), threads=2, max_waiting=10**5)
+    run(scenario, threads=2, max_waiting=10**5)

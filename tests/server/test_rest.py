@@ -171,13 +171,14 @@ def test_metrics(server):
         "//v1/models/pt_en",
         "/v1/models//etc/passwd",
         "/v1/models/pt_en/versions/" + "9" * 30,
+        "/v1/models/pt_en/versions/" + "9" * 5000,
         "/docs",
         "/openapi.json",
         "/monitoring/prometheus/",
     ],
 )
 def test_nothing_but_models_is_to_be_had(server, path):
-    for method in ("GET", "POST", "PUT", "DELETE", "OPTIONS"):
+    for method in ("GET", "POST", "PUT", "DELETE", "OPTIONS", "TRACE", "MADE_UP"):
         status, found = server.ask(path, b"{}", method)
         assert status in (400, 404) and {*found} == {"error"}
         assert "Traceback" not in found["error"] and "root:" not in found["error"]
@@ -338,6 +339,7 @@ BODIES = st.one_of(
     st.integers(1, 3000).map(lambda n: b'{"inputs": ' + b"[" * n + b"]" * n + b"}"),
     st.integers(1, 3000).map(lambda n: b'{"inputs": ' + b'{"a":' * n),
     st.integers(1, 6000).map(lambda n: b'{"inputs": [' + b"9" * n + b"]}"),
+    st.sampled_from([b'{"inputs": ["a"]}', b'{"instances": ["a", "b"]}']),
     st.sampled_from([b"", b"null", b"[]", b'"a"', b"{}", b"\xef\xbb\xbf{}", b"NaN"]),
 )
 PATHS = st.one_of(
@@ -385,6 +387,7 @@ def bombard(server, count):
         max_examples=count // AT_ONCE,
         deadline=None,
         database=None,
+        derandomize=count < 1000,  # the few are always the same
         suppress_health_check=[*HealthCheck],
     )
     @given(st.lists(requests, min_size=AT_ONCE, max_size=AT_ONCE))
@@ -416,11 +419,11 @@ def bombard(server, count):
 
 
 def test_some_bad_requests(server):
-    statuses = bombard(server, 200)
-    assert {200, 400, 404} <= {*statuses}
+    statuses = bombard(server, 400)
+    assert statuses.total() >= 400 and {400, 404} <= {*statuses}
 
 
 @pytest.mark.slow
 def test_10_000_bad_requests(server):
     statuses = bombard(server, 10_000)
-    assert sum(statuses.values()) >= 10_000 and {200, 400, 404} <= {*statuses}
+    assert statuses.total() >= 10_000 and {200, 400, 404} <= {*statuses}

@@ -238,6 +238,11 @@ def test_bytes_are_base64_where_the_name_says_so_and_utf_8_otherwise():
         assert json.loads(text) == {"outputs": [[expected]]}
 
 
+def test_types_that_json_has_not():
+    with pytest.raises(ServingError, match="tensor type: complex128"):
+        tensors.to_json({"x": np.array([1 + 2j])}, False)
+
+
 @pytest.mark.parametrize("shapes", [[(2,), (3,)], [(0,)], [()], [(2,), ()]])
 def test_what_does_not_go_in_rows(shapes):
     outputs = {f"x{i}": np.zeros(shape) for i, shape in enumerate(shapes)}

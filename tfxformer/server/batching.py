@@ -17,6 +17,8 @@ import tensorflow as tf
 
 from tfxformer.server.errors import ServingError, from_tensorflow, invalid, unexpected
 
+_POOL = "tfxformer-model"
+
 
 @dataclass(eq=False)
 class _Request:
@@ -87,7 +89,7 @@ class Batcher:
         self._queues = {}
         # Keys of queues, each to be looked at when its turn comes.
         self._turns = asyncio.Queue()
-        self._pool = ThreadPoolExecutor(threads, "tfxformer-model")
+        self._pool = ThreadPoolExecutor(threads, _POOL)
         self._workers = []
 
     def start(self):
@@ -195,6 +197,9 @@ class Batcher:
         for request, count in counts.items():
             if not count:
                 continue
+            if not request.taken:
+                waited = time.monotonic() - request.since
+                self._metrics.queuing.labels(_POOL).observe(waited * 1e6)
             pieces.append((request, request.taken, count))
             request.taken += count
             self._count(-count)

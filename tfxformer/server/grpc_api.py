@@ -1,6 +1,5 @@
 """TensorFlow Serving's gRPC API, and the standard health service."""
 
-import asyncio
 import functools
 
 import grpc
@@ -69,14 +68,12 @@ def _method(api):
     def decorate(function):
         @functools.wraps(function)
         async def method(self, request, context):
+            name = request.model_spec.name if hasattr(request, "model_spec") else ""
             try:
-                spec = _model_spec(request)
-                with self._metrics.request(self._models.known(spec.name), api, "GRPC"):
-                    return await function(self, request, spec)
+                with self._metrics.request(self._models.known(name), api, "GRPC"):
+                    return await function(self, request)
             except ServingError as error:
                 answer = error
-            except asyncio.CancelledError:
-                raise
             except Exception as error:
                 answer = unexpected(error)
             await context.abort(getattr(grpc.StatusCode, answer.code), answer.message)
@@ -86,25 +83,11 @@ def _method(api):
     return decorate
 
 
-def _model_spec(request):
-    """The model that a request asks for; of many tasks, the first one's."""
-    if hasattr(request, "config"):
-        raise ServingError(
-            "PERMISSION_DENIED",
-            "this server takes its models from its command line alone; it reads "
-            "its --config again when that changes",
-        )
-    if hasattr(request, "tasks"):
-        if not request.tasks:
-            raise invalid("Inference request must have at least one task")
-        request = request.tasks[0]
+def _wanted(request):
+    """The model's name, version and label, as `Models.use` takes them."""
     if not request.HasField("model_spec"):
         raise invalid("Missing ModelSpec")
-    return request.model_spec
-
-
-def _wanted(spec):
-    """Name, version and label, as `Models.use` takes them."""
+    spec = request.model_spec
     choice = spec.WhichOneof("version_choice")
     return (
         spec.name,
@@ -122,9 +105,9 @@ class _Services(
         self._limits = limits
 
     @_method("Predict")
-    async def Predict(self, request, spec):
-        name = spec.signature_name or tensors.DEFAULT_SIGNATURE
-        with self._models.use(*_wanted(spec)) as servable:
+    async def Predict(self, request):
+        name = request.model_spec.signature_name or tensors.DEFAULT_SIGNATURE
+        with self._models.use(*_wanted(request)) as servable:
             signature = servable.signatures.get(name)
             if signature is None:
                 raise ServingError(
@@ -145,7 +128,7 @@ class _Services(
         return response
 
     @_method("")
-    async def GetModelMetadata(self, request, spec):
+    async def GetModelMetadata(self, request):
         if not request.metadata_field:
             raise invalid(
                 "GetModelMetadataRequest must specify at least one metadata_field"
@@ -153,42 +136,49 @@ class _Services(
         for field in request.metadata_field:
             if field != "signature_def":
                 raise invalid(f"Metadata field {field} is not supported")
-        with self._models.use(*_wanted(spec)) as servable:
+        with self._models.use(*_wanted(request)) as servable:
             model_spec, signatures = servable.describe()
         response = GetModelMetadataResponse(model_spec=model_spec)
         response.metadata["signature_def"].Pack(signatures)
         return response
 
     @_method("Classify")
-    async def Classify(self, request, spec):
-        self._refuse("classify", spec)
+    async def Classify(self, request):
+        self._refuse("classify", request)
 
     @_method("Regress")
-    async def Regress(self, request, spec):
-        self._refuse("regress", spec)
+    async def Regress(self, request):
+        self._refuse("regress", request)
 
     @_method("")
-    async def MultiInference(self, request, spec):
+    async def MultiInference(self, request):
+        if not request.tasks:
+            raise invalid("Inference request must have at least one task")
         method = request.tasks[0].method_name
         api = method.removeprefix("tensorflow/serving/")
         if api not in ("classify", "regress"):
             raise ServingError(
                 "UNIMPLEMENTED", f"Unsupported signature method_name: {method}"
             )
-        self._refuse(api, spec)
+        self._refuse(api, request.tasks[0])
 
-    def _refuse(self, api, spec):
-        with self._models.use(*_wanted(spec)) as servable:
-            name = spec.signature_name or tensors.DEFAULT_SIGNATURE
+    def _refuse(self, api, request):
+        """Says no to classify and regress, which no translator has signatures for."""
+        with self._models.use(*_wanted(request)) as servable:
+            name = request.model_spec.signature_name or tensors.DEFAULT_SIGNATURE
             raise servable.refusal(api, name)
 
     @_method("")
-    async def GetModelStatus(self, request, spec):
-        return self._models.status(*_wanted(spec))
+    async def GetModelStatus(self, request):
+        return self._models.status(*_wanted(request))
 
     @_method("")
-    async def HandleReloadConfigRequest(self, request, spec):
-        raise AssertionError("refused before")
+    async def HandleReloadConfigRequest(self, request):
+        raise ServingError(
+            "PERMISSION_DENIED",
+            "this server takes its models from its command line alone; it reads its "
+            "--config again when that changes",
+        )
 
 
 def _output_filter(wanted, signature):

@@ -44,8 +44,8 @@ class Settings:
     host: str = "127.0.0.1"
     rest_port: int = 8501
     grpc_port: int = 8500
-    max_batch: int = 32
-    batch_wait: float = 5.0
+    max_batch: int = 64
+    batch_wait: float = 2.0
     max_waiting: int = 4096
     max_body: int = 8 * 1024 * 1024
     max_rows: int = 1024
@@ -119,7 +119,7 @@ async def _serve(configs, settings):
 
     batcher.start()
     rest = RestApi(models, batcher, metrics, settings)
-    http_server = HttpServer(rest.app, settings)
+    http_server = HttpServer(rest, settings)
     http = asyncio.create_task(http_server.serve([listener]))
     watching = asyncio.create_task(models.watch(settings.poll))
     await grpc_server.start()

@@ -2,7 +2,7 @@
 
 Where TensorFlow Serving has a metric of the same meaning its name is used, so that one
 dashboard fits both: `:tensorflow:serving:request_count`, `request_latency`,
-`runtime_latency`, `batching_session:processed_batch_size`, and
+`runtime_latency`, `batching_session:processed_batch_size` and `queuing_latency`, and
 `:tensorflow:cc:saved_model:load_attempt_count`. `request_count` has two labels more:
 API and entrypoint. What begins with `tfxformer_` is ours.
 """
@@ -62,6 +62,13 @@ class Metrics:
             "Rows of a call of the model.",
             ["model_name"],
             buckets=_ROWS,
+        )
+        self.queuing = self._make(
+            Histogram,
+            serving + "batching_session:queuing_latency",
+            "Microseconds that a request waited for its first call.",
+            ["thread_pool_name"],
+            buckets=_MICROSECONDS,
         )
         self.loads = self._make(
             Counter,

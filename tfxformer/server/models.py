@@ -187,8 +187,8 @@ class Models:
                 await self._update(configs)
             except UserError as error:
                 self._say_once(f"{error}; goes on with what it has")
-            except Exception:
-                log.exception("looking for versions failed; trying again")
+            except Exception as error:
+                self._say_once(f"{error!r}; goes on with what it has", error)
 
     def stop(self):
         """Ends what `watch` left in a thread."""
@@ -357,10 +357,10 @@ class Models:
             # Its functions refer to one another.
             self._loader.submit(gc.collect)
 
-    def _say_once(self, line):
+    def _say_once(self, line, error=None):
         if line not in self._said:
             self._said.add(line)
-            log.warning("%s", line)
+            log.warning("%s", line, exc_info=error)
 
 
 def _stamp(path):
@@ -380,5 +380,7 @@ def _reason(error):
         return error
     if isinstance(error, tf.errors.OpError):
         return from_tensorflow(error)
+    if isinstance(error, UserError):
+        return ServingError("DATA_LOSS", str(error))
     code = "NOT_FOUND" if isinstance(error, FileNotFoundError) else "UNKNOWN"
     return ServingError(code, f"{type(error).__name__}: {error}")

@@ -12,10 +12,8 @@ from urllib.parse import unquote
 
 import uvicorn
 from google.protobuf.json_format import MessageToDict
-from starlette.applications import Starlette
-from starlette.requests import ClientDisconnect
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.routing import Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from tfxformer.server import metrics as metrics_page
@@ -48,20 +46,17 @@ class RestApi:
     def __init__(self, models, batcher, metrics, settings):
         self._models, self._batcher, self._metrics = models, batcher, metrics
         self._settings = settings
-        methods = ["GET", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"]
-        self.app = Starlette(
-            routes=[
-                Route(metrics_page.PATH, self._page),
-                Route("/{path:path}", self._answer, methods=methods),
-            ]
-        )
 
-    async def _page(self, request):
-        return Response(self._metrics.page(), media_type="text/plain")
+    async def __call__(self, scope, receive, send):
+        """Answers one HTTP request."""
+        response = await self._answer(Request(scope, receive))
+        await response(scope, receive, send)
 
     async def _answer(self, request):
         headers = {}
         try:
+            if request.method == "GET" and request.url.path == metrics_page.PATH:
+                return Response(self._metrics.page(), media_type="text/plain")
             text = await self._route(request)
             return Response(text, media_type="application/json")
         except ServingError as error:
@@ -88,9 +83,12 @@ class RestApi:
             raise malformed
         spec = found.groupdict()
         name, label = spec["name"] and unquote(spec["name"]), spec["label"]
-        version = spec["version"] and int(spec["version"])
-        if version is not None and version >= 2**63:
-            raise invalid(f"Failed to convert version: {version} to numeric.")
+        version = spec["version"]
+        if version is not None:
+            digits = version.lstrip("0") or "0"
+            if len(digits) > 19 or int(digits) >= 2**63:
+                raise invalid(f"Failed to convert version: {version} to numeric.")
+            version = int(digits)
         wanted = (name, version, label and unquote(label))
         known = self._models.known(name)
         if method != "POST":
@@ -160,8 +158,8 @@ class RestApi:
                 elif size > _READ_AND_THROW_AWAY * most:
                     raise too_large
 
-        declared = request.headers.get("content-length", "")
-        if declared.isdecimal() and int(declared) > _READ_AND_THROW_AWAY * most:
+        declared = request.headers.get("content-length", "0")
+        if len(declared) > 18 or int(declared) > _READ_AND_THROW_AWAY * most:
             raise too_large
         seconds = self._settings.read_timeout
         try:

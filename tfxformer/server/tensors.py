@@ -34,6 +34,15 @@ _FIELDS = {
     "bool": "bool_val",
     "string": "string_val",
 }
+_TYPES = {
+    type(None): "Null",
+    bool: "Boolean",
+    int: "Number",
+    float: "Number",
+    str: "String",
+    list: "Array",
+    dict: "Object",
+}
 # The most of a value that is quoted in a message.
 _QUOTED = 100
 
@@ -295,8 +304,9 @@ def _from_columns(inputs, specs, limits):
 
 def _is_named(value):
     """Whether it is an object of named tensors; {"b64": "..."} is a string."""
-    binary = isinstance(value, dict) and [*value] == ["b64"]
-    return isinstance(value, dict) and not (binary and isinstance(value["b64"], str))
+    if not isinstance(value, dict):
+        return False
+    return [*value] != ["b64"] or not isinstance(value["b64"], str)
 
 
 def _shape(value):
@@ -335,10 +345,15 @@ def _value(value, dtype):
     """One value as NumPy wants it."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if dtype == tf.string:
-        if isinstance(value, str):
-            return _text(value)
         if isinstance(value, dict):
             return _binary(value)
+        if isinstance(value, str):
+            try:
+                return value.encode()
+            except UnicodeEncodeError:
+                raise invalid(
+                    "JSON Parse error: The surrogate pair in string is invalid"
+                ) from None
     elif dtype == tf.bool:
         if isinstance(value, bool):
             return value
@@ -366,26 +381,6 @@ def _value(value, dtype):
     )
 
 
-_TYPES = {
-    type(None): "Null",
-    bool: "Boolean",
-    int: "Number",
-    float: "Number",
-    str: "String",
-    list: "Array",
-    dict: "Object",
-}
-
-
-def _text(value):
-    try:
-        return value.encode()
-    except UnicodeEncodeError:
-        raise invalid(
-            "JSON Parse error: The surrogate pair in string is invalid"
-        ) from None
-
-
 def _binary(value):
     if _is_named(value):
         raise invalid(
@@ -399,11 +394,8 @@ def _binary(value):
 
 
 def _array(flat, shape, dtype):
-    if dtype != tf.string:
-        return np.array(flat, dtype.as_numpy_dtype).reshape(shape)
-    array = np.empty(len(flat), object)
-    array[:] = flat
-    return array.reshape(shape)
+    dtype = object if dtype == tf.string else dtype.as_numpy_dtype
+    return np.array(flat, dtype).reshape(shape)
 
 
 # --- Arrays to JSON ---
@@ -460,21 +452,25 @@ def _texts(name, array):
         parts = _plain(name, array)
     else:  # row by row, so that other threads may have their turn
         parts = (_plain(name, part) for part in (array if array.ndim else [array]))
-    return [json.dumps(part, ensure_ascii=False) for part in parts]
+    try:
+        return [json.dumps(part, ensure_ascii=False) for part in parts]
+    except TypeError:
+        raise invalid(
+            f"Failed to write JSON value for tensor type: {array.dtype}"
+        ) from None
 
 
 def _plain(name, array):
     """Lists and scalars that JSON can hold."""
     if array.dtype == object:
         binary = name.endswith("_bytes")
-        strings = np.empty(array.size, object)
-        strings[:] = [
+        flat = [
             {"b64": base64.b64encode(x).decode()}
             if binary
             else x.decode(errors="replace")
             for x in array.flat
         ]
-        return strings.reshape(array.shape).tolist()
+        return np.array(flat, object).reshape(array.shape).tolist()
     if array.dtype in (np.float32, np.float16):
         # With the digits that tell it from its neighbours, and no noise of float64's.
         array = array.astype(str).astype(np.float64)
