@@ -87,9 +87,9 @@ def test_batching_config():
     batching, local = batching_config(), Settings()
     most = batching.max_batch_size.value
     assert most >= inspect.signature(Client).parameters["batch_size"].default
-    # As on the local server.
+    assert batching.num_batch_threads.value == SERVERS["serving"]["cpus"]
+    # As on the local server, whose other half is Python's.
     assert batching.batch_timeout_micros.value == 1000 * local.batch_wait
-    assert batching.num_batch_threads.value == local.threads
     assert batching.max_enqueued_batches.value * most == local.max_waiting
     timeout = flags(SERVERS["serving"]["command"])["rest_api_timeout_in_ms"]
     assert int(timeout) == 1000 * local.timeout

@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import random
 import threading
 
 import numpy as np
@@ -354,3 +355,26 @@ def test_order_holds_for_any_mixture():
             assert cancelled or answer["y"].tolist() == right
 
     run(scenario, threads=2, max_waiting=10**5)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_who_comes_while_others_go_is_not_forgotten(seed):
+    """Clients that ask and give up, each as fast as it can: none waits for ever."""
+    rng = random.Random(seed)
+
+    async def client(batcher, model):
+        for _ in range(60):
+            numbers = [rng.randrange(1000) for _ in range(rng.randint(1, 3))]
+            task = ask(batcher, model, *numbers)
+            if rng.random() < 0.5:
+                for _ in range(rng.randrange(4)):
+                    await asyncio.sleep(0)
+                task.cancel()
+            else:
+                answer = await asyncio.wait_for(task, 20)
+                assert answer["y"].tolist() == [2 * x for x in numbers]
+
+    async def scenario(batcher, model):
+        await asyncio.gather(*[client(batcher, model) for _ in range(3)])
+
+    run(scenario, Doubler())

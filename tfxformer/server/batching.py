@@ -182,8 +182,12 @@ class Batcher:
 
     def _take(self, key):
         """The next call's pieces: triples of request, first row and number of rows."""
-        queue = self._queues.get(key, ())
-        live = [request for request in queue if not request.answer.done()]
+        # Who has gone leaves the queue now: who came to a queue in which there is
+        # nobody else would have no turn.
+        for request in [*self._queues.get(key, ())]:
+            if request.answer.done():
+                self._remove(key, request)
+        live = [*self._queues.get(key, ())]
         room = self._max_batch
         counts = dict.fromkeys(live, 0)
         # First each has its share, then who came first has what is left.
@@ -205,7 +209,7 @@ class Batcher:
             self._count(-count)
             if request.taken == request.rows:
                 self._remove(key, request)
-        if pieces and key in self._queues:
+        if key in self._queues:
             self._turns.put_nowait(key)
         return pieces
 
