@@ -186,11 +186,12 @@ def drip(server, count, first, piece, seconds):
         for sock in sockets:
             if sock in ended:
                 continue
+            # First to read: what is sent to a closed end resets what was not read.
             try:
-                sock.send(piece)
                 ended[sock] = sock.recv(65536), time.monotonic() - started
             except BlockingIOError:
-                continue
+                with contextlib.suppress(OSError):
+                    sock.send(piece)
             except OSError:
                 ended[sock] = b"", time.monotonic() - started
         time.sleep(0.1)

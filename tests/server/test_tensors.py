@@ -277,7 +277,7 @@ JSON = st.recursive(
 KEYS = st.sampled_from(["inputs", "instances", "signature_name"])
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=150)
 @given(st.sampled_from([TEXT, NUMBERS, PAIR]), st.dictionaries(KEYS, JSON) | JSON)
 def test_any_json_is_an_array_or_an_error_of_the_client_s(signature, document):
     body = json.dumps(document).encode()
