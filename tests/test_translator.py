@@ -281,8 +281,11 @@ def test_translations_do_not_run_together():
     assert Echo()("你好。再见！\n好") == "你好。 再见！\n好"
 
 
+CHARACTERS = st.characters(codec="utf-8") | st.sampled_from("a.?! \n\u2028。")
+
+
 @settings(deadline=None)
-@given(st.lists(st.text(st.characters() | st.sampled_from("a.?! \n\u2028。"))))
+@given(st.lists(st.text(CHARACTERS)))
 def test_nothing_is_lost_or_moved(texts):
     echo = Echo(max_length=4)
     for text, answer in zip(texts, echo(texts, tokens_per_batch=20), strict=True):
@@ -292,6 +295,10 @@ def test_nothing_is_lost_or_moved(texts):
         )
     assert all(len(line.splitlines()) == 1 for line in echo.read)
     assert all(len(line.split()) <= 3 for line in echo.read)
+
+
+def test_half_a_surrogate_pair_is_read_as_a_space():
+    assert Echo()(["o\ud800gato"]) == ["o gato"]  # no UTF-8 bytes could tell it
 
 
 def test_batches_are_sorted_and_bounded_by_tokens():
