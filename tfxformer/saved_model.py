@@ -64,6 +64,12 @@ def export(
     Raises:
         UserError: when the run cannot be read, the repository not be written, or
             the export would not serve.
+
+    Example:
+        >>> export("nowhere", precision="float8")
+        Traceback (most recent call last):
+        ...
+        tfxformer.errors.UserError: precision 'float8': there are float32, ...
     """
     check_precision(precision)
     if (Path(run) / "saved_model.pb").exists():
@@ -123,6 +129,7 @@ def write(translator, path, precision="float32"):
         model={
             "max_length": translator.max_length,
             "vocab_size": translator.tokenizer.vocab_size,
+            "architecture": translator.transformer.config,
             "decoding": {
                 "serving_default": translator.options.describe(),
                 "translate_nbest": n_best_options(translator.options).describe(),

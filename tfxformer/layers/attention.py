@@ -232,6 +232,10 @@ class BaseAttention(keras.layers.Layer):
         dropout: dropout rate of the sublayer's output.
         norm: "post" (the paper's) or "pre".
         attention_dropout: dropout rate of the weights; None for ``dropout``.
+
+    Example:
+        >>> BaseAttention(num_heads=2, key_dim=8, norm="pre").get_config()["norm"]
+        'pre'
     """
 
     def __init__(
@@ -272,6 +276,8 @@ class BaseAttention(keras.layers.Layer):
 class GlobalSelfAttention(BaseAttention):
     """The encoder's attention: each position looks at all of its own sequence.
 
+    It is made as `BaseAttention` is.
+
     Call arguments:
         x: ``(batch, length, d_model)``.
         mask: boolean padding mask ``(batch, length)``; without it the Keras mask
@@ -296,6 +302,8 @@ class GlobalSelfAttention(BaseAttention):
 @keras.saving.register_keras_serializable("tfxformer")
 class CausalSelfAttention(BaseAttention):
     """The decoder's attention over what has been written so far.
+
+    It is made as `BaseAttention` is.
 
     Call arguments:
         x: ``(batch, length, d_model)``.
@@ -324,6 +332,8 @@ class CausalSelfAttention(BaseAttention):
 @keras.saving.register_keras_serializable("tfxformer")
 class CrossAttention(BaseAttention):
     """The decoder's attention over the source: queries from x, the rest from context.
+
+    It is made as `BaseAttention` is.
 
     Call arguments:
         x: the decoder's positions, ``(batch, target, d_model)``.

@@ -214,7 +214,9 @@ class Decoder(keras.layers.Layer):
             for i in range(num_layers)
         ]
         self.final_norm = (
-            LayerNorm(epsilon=EPSILON, dtype=policy) if norm == "pre" else None
+            LayerNorm(epsilon=EPSILON, name="final_norm", dtype=policy)
+            if norm == "pre"
+            else None
         )
 
     @property

@@ -24,6 +24,17 @@ def drawn_from(seed):
 
     Args:
         seed: an int32 scalar, a tensor too: another one for each step.
+
+    Yields:
+        None.
+
+    Example:
+        See `Dropout`.
+
+        >>> with drawn_from(7):
+        ...     x = Dropout(0.5, seed=1)(ops.ones((1, 1000)), training=True)
+        >>> bool(400 < ops.sum(ops.cast(x == 0, "int32")) < 600)
+        True
     """
     token = _step_seed.set(seed)
     try:

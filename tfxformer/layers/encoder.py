@@ -189,7 +189,9 @@ class Encoder(keras.layers.Layer):
             for i in range(num_layers)
         ]
         self.final_norm = (
-            LayerNorm(epsilon=EPSILON, dtype=policy) if norm == "pre" else None
+            LayerNorm(epsilon=EPSILON, name="final_norm", dtype=policy)
+            if norm == "pre"
+            else None
         )
 
     def build(self, x_shape):
@@ -222,10 +224,21 @@ class Encoder(keras.layers.Layer):
 
 
 def head_size(d_model, num_heads):
-    """The size of a head: ``d_model / num_heads``, as in the paper.
+    """The size of a head: ``d_model / num_heads``, as in the paper (section 3.2.2).
+
+    Args:
+        d_model: size of each position's vector.
+        num_heads: number of attention heads.
+
+    Returns:
+        An integer.
 
     Raises:
         ValueError: when the heads do not divide ``d_model``.
+
+    Example:
+        >>> head_size(512, 8)
+        64
     """
     if d_model % num_heads:
         raise ValueError(

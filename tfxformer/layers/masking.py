@@ -52,5 +52,10 @@ def key_mask(mask):
 
     Returns:
         Boolean ``(batch, 1, 1, source)``, or None.
+
+    Example:
+        >>> import numpy as np
+        >>> tuple(key_mask(np.array([[True, False]])).shape)
+        (1, 1, 1, 2)
     """
     return None if mask is None else ops.expand_dims(ops.cast(mask, "bool"), (1, 2))

@@ -122,12 +122,26 @@ class PositionalEmbedding(keras.layers.Layer):
         return embedded + ops.cast(self.encodings(length), embedded.dtype)[None]
 
     def pieces(self, x):
-        """The scaled embeddings alone: ids ``(...)`` to ``(..., d_model)``."""
+        """The scaled embeddings alone (section 3.4).
+
+        Args:
+            x: ids ``(batch, length)``.
+
+        Returns:
+            ``(batch, length, d_model)``.
+        """
         embedded = self.embedding(x)
         return embedded * ops.cast(self.d_model**0.5, embedded.dtype)
 
     def encodings(self, length):
-        """The encodings of the first positions, ``(length, d_model)``."""
+        """The encodings of the first positions (section 3.5).
+
+        Args:
+            length: how many.
+
+        Returns:
+            ``(length, d_model)``.
+        """
         if self.learned_positions:
             return self.positions[:length]
         return positional_encoding(length, self.d_model)

@@ -1,0 +1,147 @@
+"""All the attention of a translation: every layer and head of encoder and decoder."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tfxformer.errors import UserError
+from tfxformer.layers.masking import key_mask, look_ahead_mask
+from tfxformer.special_ids import START_ID
+
+
+@dataclass(frozen=True)
+class AttentionMaps:
+    """What each layer and head looked at; each row of weights sums to 1.
+
+    Attributes:
+        source_tokens: the source's pieces, the end token included: S of them.
+        target_inputs: what the decoder read, T tokens: the start token, then what it
+            had written (section 3.1: "shifted right").
+        target_tokens: what it wrote at each of these places, T tokens.
+        encoder: the encoder's self-attention, float32 ``(layers, heads, S, S)``.
+        decoder: the decoder's causal self-attention, ``(layers, heads, T, T)``.
+        cross: the decoder's attention to the source, ``(layers, heads, T, S)``.
+
+    Example:
+        `attention_maps` makes them of a translation; here by hand.
+
+        >>> one = np.ones((1, 1, 1, 1), "float32")
+        >>> maps = AttentionMaps(["</s>"], ["<s>"], ["</s>"], one, one, one)
+        >>> queries, keys, weights = maps.of_kind("decoder")
+        >>> queries, weights.shape
+        (['<s>'], (1, 1, 1, 1))
+    """
+
+    source_tokens: list
+    target_inputs: list
+    target_tokens: list
+    encoder: np.ndarray
+    decoder: np.ndarray
+    cross: np.ndarray
+
+    def of_kind(self, kind):
+        """One kind of attention: who looks, what is looked at, and the weights.
+
+        Args:
+            kind: "encoder", "decoder" or "cross".
+
+        Returns:
+            The queries' tokens, the keys' tokens, and the weights
+            ``(layers, heads, queries, keys)``. In cross-attention a query is named
+            after the token that was written there, in self-attention after the one
+            that was read.
+
+        Raises:
+            UserError: for another kind.
+        """
+        kinds = {
+            "encoder": (self.source_tokens, self.source_tokens, self.encoder),
+            "decoder": (self.target_inputs, self.target_inputs, self.decoder),
+            "cross": (self.target_tokens, self.source_tokens, self.cross),
+        }
+        if kind not in kinds:
+            raise UserError(f"attention {kind!r}: there are {', '.join(kinds)}")
+        return kinds[kind]
+
+
+def attention_maps(translator, text):
+    """Translates a sentence, and gives all the attention of doing so.
+
+    It is decoded as the translator's options say; the model then reads both sides
+    once more, as in training, for the weights that decoding does not keep.
+
+    Args:
+        translator: a `Translator` with its Keras model: from a run folder, or from
+            `reopen.load_translator`.
+        text: a string, read as one sentence; what is longer than the model reads is
+            cut off.
+
+    Returns:
+        An `AttentionMaps`.
+
+    Raises:
+        UserError: when the translator has only the signatures of an export.
+
+    Example:
+        >>> from tfxformer import Tokenizer, Transformer, Translator
+        >>> tokenizer = Tokenizer.train(["um gato", "a cat"] * 50, vocab_size=300)
+        >>> size = tokenizer.vocab_size
+        >>> transformer = Transformer(
+        ...     num_layers=2, d_model=16, num_heads=4, dff=32, max_length=32,
+        ...     input_vocab_size=size, target_vocab_size=size,
+        ... )
+        >>> maps = attention_maps(Translator(tokenizer, transformer), "um gato")
+        >>> length = len(maps.source_tokens)
+        >>> maps.encoder.shape == (2, 4, length, length)
+        True
+    """
+    if translator.transformer is None:
+        raise UserError(
+            "an export's signatures give cross-attention alone (explain): open it with "
+            "tfxformer.reopen.load_translator, or give a run folder"
+        )
+    answer = translator.explain(text)
+    ids = translator.tokenizer.processor.piece_to_id
+    source = ids(answer.source_tokens)
+    written = len(answer.target_tokens)
+    target_in = [START_ID, *ids(answer.target_tokens)][: max(written, 1)]
+    encoder, decoder, cross = _weights(translator.transformer, source, target_in)
+    return AttentionMaps(
+        answer.source_tokens,
+        translator.tokenizer.pieces(target_in)[:written],
+        answer.target_tokens,
+        encoder,
+        decoder[:, :, :written, :written],
+        cross[:, :, :written],
+    )
+
+
+def _weights(transformer, source, target_in):
+    """The weights of one sentence: encoder, decoder and cross, a layer at a time."""
+    source, target_in = np.array([source]), np.array([target_in])
+    everything = key_mask(np.ones(source.shape, bool))
+    past = look_ahead_mask(target_in.shape[1])
+
+    x = transformer.encoder.pos_embedding(source)  # (1, S, d_model)
+    encoder = []
+    for layer in transformer.encoder.enc_layers:
+        encoder.append(_looked(layer.self_attention, x, x, everything))
+        x = layer(x)
+    context = transformer.encoder(source)
+
+    x = transformer.decoder.pos_embedding(target_in)  # (1, T, d_model)
+    decoder, cross = [], []
+    for layer in transformer.decoder.dec_layers:
+        decoder.append(_looked(layer.causal_self_attention, x, x, past))
+        between = layer.causal_self_attention(x)
+        cross.append(_looked(layer.cross_attention, between, context, everything))
+        x = layer(x, context)
+    return [np.concatenate(kind) for kind in (encoder, decoder, cross)]
+
+
+def _looked(attention, x, keys, mask):
+    """One layer's weights, ``(1, heads, queries, keys)``."""
+    query = attention.add_and_norm.before(x)
+    value = query if keys is x else keys
+    _, weights = attention.mha(query, value, mask=mask, return_attention_scores=True)
+    return np.asarray(weights)
