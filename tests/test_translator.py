@@ -12,8 +12,10 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import tfxformer.translator as translator_module
 from tfxformer import Translator
 from tfxformer.corpora import load
+from tfxformer.decoding import DecodingOptions
 from tfxformer.errors import UserError
 from tfxformer.sentences import split_to_fit
 from tfxformer.special_ids import END_ID
@@ -457,3 +459,79 @@ def test_translations_begin_as_they_are_told_to(translator, exported):
         translator.complete([text, text], ["My"])
     with pytest.raises(UserError, match="takes no prefixes"):
         Translator.load(exported).complete([text], ["My"])
+
+
+# --- Streaming ---
+
+
+@pytest.fixture(scope="module")
+def brief(translator):
+    """It ends each sentence soon, as tests like it."""
+    options = DecodingOptions(max_length=5)
+    return Translator(translator.tokenizer, translator.transformer, options)
+
+
+@pytest.mark.parametrize("text", ["", " ", "\n\n"])
+def test_of_nothing_one_sees_nothing(translator, text):
+    assert [*translator.stream(text)] == [text]
+
+
+def test_what_one_sees_ends_as_the_whole(translator):
+    streams = [[*translator.stream(sentence)] for sentence in SENTENCES[:3]]
+    whole = [stream[-1] for stream in streams]
+    assert_same(translator, SENTENCES[:3], translator(SENTENCES[:3]), whole)
+    for stream, sentence in zip(streams, SENTENCES, strict=False):
+        # One for each token, its end too, and the whole.
+        assert len(stream) == len(translator.explain(sentence).target_tokens) + 1
+        assert len({*stream}) > 2
+        for before, after in itertools.pairwise(stream):
+            assert after.startswith(before)
+
+
+def test_a_document_is_seen_sentence_by_sentence(brief):
+    text = " Olá!  Bom dia.\n\nSim。Não。\n"
+    *_, before_last, last = brief.stream(text)
+    assert last == brief(text)
+    assert last == f"{before_last}\n"
+    # What is too long is cut, as elsewhere.
+    long = "gato " * 60
+    assert len(brief.parts(long)) > 3
+    *_, last = brief.stream(long.encode())
+    assert last == brief(long)
+
+
+def test_one_may_stop_looking(brief):
+    stream = brief.stream(SENTENCES[0])
+    first = next(stream)
+    stream.close()
+    assert [*stream] == []
+    # Two at a time do not mix.
+    one, other = brief.stream(SENTENCES[0]), brief.stream(SENTENCES[1])
+    assert next(one) == first and next(other)
+    assert [[*one][-1], [*other][-1]] == [*map(brief, SENTENCES[:2])]
+
+
+def test_streams_take_the_options_but_a_beam(translator, brief):
+    model = translator.tokenizer, translator.transformer
+    beam = DecodingOptions(beam_size=3, n_best=2, length_penalty=0.6, max_length=5)
+    *_, last = Translator(*model, beam).stream(SENTENCES[0])
+    assert last == brief(SENTENCES[0])
+    drawn = Translator(*model, DecodingOptions(sampling=True, seed=3, max_length=5))
+    *_, last = drawn.stream(SENTENCES[0])
+    assert last == drawn(SENTENCES[0])
+
+
+def test_half_a_character_is_not_seen(translator, monkeypatch):
+    """Some characters are three bytes, and each byte a token."""
+    ids = translator.tokenizer.ids_of(["▁a", "<0xE6>", "<0xBC>", "<0xA2>", "▁b"])
+    steps = [np.array([[ids[: i + 1]]], "int32") for i in range(len(ids))]
+    monkeypatch.setattr(translator_module, "decode_steps", lambda *_: steps)
+    seen = [*translator.stream("qualquer")]
+    assert seen == ["a", "a", "a", "a漢", "a漢 b", "a漢 b"]
+    monkeypatch.setattr(translator_module, "decode_steps", lambda *_: steps[:2])
+    assert [*translator.stream("qualquer")][-1] == "a\ufffd"  # as the whole has it
+
+
+def test_an_export_is_not_watched(served):
+    with pytest.raises(UserError, match="load_translator, or give a run folder"):
+        next(served.stream("Olá!"))

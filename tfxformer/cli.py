@@ -19,7 +19,7 @@ from typing import Annotated
 
 import typer
 
-from tfxformer import __version__
+from tfxformer import __version__, plot_commands
 from tfxformer.console import say, start_logging
 from tfxformer.errors import INTERRUPTED, PREEMPTED, Stopped, UserError
 from tfxformer.quiet import start_keras, start_tensorflow
@@ -33,6 +33,8 @@ app = typer.Typer(
     rich_markup_mode=None,
     help="Train a Transformer translator on two columns of text, and serve it.",
 )
+
+app.add_typer(plot_commands.app, name="plot")
 
 Source = Annotated[
     list[str],
@@ -909,6 +911,40 @@ def serve(
         grace=grace,
     )
     local.serve(repository, config, settings)
+
+
+@app.command()
+def demo(
+    run: Annotated[
+        Path | None,
+        typer.Option(
+            "--run",
+            "--model",
+            help="A run folder, or an exported SavedModel; by default the newest "
+            "./export/pt_en, the shipped model, or else the quickstart's, which is "
+            "trained once.",
+        ),
+    ] = None,
+    host: Annotated[
+        str, typer.Option(help="The address to listen on; 0.0.0.0 is all of them.")
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="For HTTP; 0 for one that is free.")
+    ] = 7860,
+    checkpoint: Checkpoint = "best",
+):
+    """Open a local page to play with: translate, and see attention at work.
+
+    Prints the page's address. SIGTERM ends it with exit code 0, Ctrl-C with 130.
+    """
+    for module in ("gradio", "matplotlib"):
+        if importlib.util.find_spec(module) is None:
+            raise UserError(f"{module} is missing: pip install 'tfxformer[demo]'")
+    signal.signal(signal.SIGTERM, _stop)  # until training or the page has its own way
+    start_tensorflow()
+    from tfxformer.demo import demo
+
+    demo(run, checkpoint, host, port)
 
 
 @app.command()

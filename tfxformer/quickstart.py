@@ -32,6 +32,12 @@ def quickstart(out=None, seed=0):
 
     Raises:
         UserError: when the folder cannot be used.
+
+    Example:
+        >>> quickstart("/dev/null")  # in a folder it takes minutes
+        Traceback (most recent call last):
+        ...
+        tfxformer.errors.UserError: /dev/null: File exists
     """
     started = time.monotonic()
     try:
@@ -42,8 +48,7 @@ def quickstart(out=None, seed=0):
     except OSError as error:
         raise UserError(f"{error.filename}: {error.strerror}") from None
     say(f"1. Training on the embedded phrasebook, in {out}")
-    settings = ["data.sources=[phrasebook]", f"training.seed={seed}"]
-    run = train(load_config("tiny", overrides=settings), out / "run")
+    run = train_quickstart(out / "run", seed)
 
     say("2. Exporting a SavedModel, and running it in TensorFlow's C++ runtime")
     path, report = export(run.path, out / "export")
@@ -61,3 +66,26 @@ def quickstart(out=None, seed=0):
         f'tfxformer translate --model {path} "A minha irmã tem um gato preto."'
     )
     return result, path
+
+
+def train_quickstart(path, seed=0):
+    """The first part alone: trains on the embedded phrasebook.
+
+    Args:
+        path: the run folder; one that was left half-way goes on.
+        seed: seed of all random numbers.
+
+    Returns:
+        The `Run`.
+
+    Raises:
+        UserError: when the folder cannot be used.
+
+    Example:
+        >>> train_quickstart("/dev/null")
+        Traceback (most recent call last):
+        ...
+        tfxformer.errors.UserError: /dev/null: ...
+    """
+    settings = ["data.sources=[phrasebook]", f"training.seed={seed}"]
+    return train(load_config("tiny", overrides=settings), path)

@@ -53,6 +53,10 @@ class RunSummary:
         tokens_per_second: target tokens, the median.
         settings: values by name, such as ``model.dff``; None if they cannot be read.
         problem: what is wrong with the folder.
+
+    Example:
+        >>> RunSummary(Path("runs/mine"), step=800, bleu=31.5).problem is None
+        True
     """
 
     path: Path
@@ -78,6 +82,12 @@ def find_runs(folders, sort="name"):
 
     Raises:
         UserError: when a folder is not there, or has no run.
+
+    Example:
+        >>> find_runs(["nowhere"])
+        Traceback (most recent call last):
+        ...
+        tfxformer.errors.UserError: nowhere: there is no such folder
     """
     if sort not in ORDERS:
         raise UserError(f"--sort {sort!r}: there are {', '.join(ORDERS)}")
@@ -116,6 +126,15 @@ def summarise(path):
 
     Returns:
         A `RunSummary`.
+
+    Example:
+        >>> import tempfile
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> row = {"step": 500, "split": "validation", "perplexity": 4.5}
+        >>> _ = (folder / "metrics.jsonl").write_text(json.dumps(row))
+        >>> run = summarise(folder)
+        >>> run.step, run.perplexity, run.problem
+        (500, 4.5, 'config.yaml is missing; tokenizer.model is missing')
     """
     path = Path(path)
     problems, settings, rows = [], None, []
@@ -140,6 +159,32 @@ def summarise(path):
         settings=settings,
         problem="; ".join(problems) or None,
     )
+
+
+def measurements(path):
+    """What was measured in a run.
+
+    Args:
+        path: the run folder.
+
+    Returns:
+        A list of dicts, each with ``step``, ``split`` ("train" or "validation") and
+        values by name, such as ``loss``.
+
+    Raises:
+        UserError: when the folder has none, or they cannot be read.
+
+    Example:
+        >>> measurements("nowhere")
+        Traceback (most recent call last):
+        ...
+        tfxformer.errors.UserError: nowhere/metrics.jsonl: No such file ...
+    """
+    file = Path(path) / "metrics.jsonl"
+    try:
+        return _rows(file)[0]
+    except OSError as error:
+        raise UserError(f"{file}: {error.strerror}: give a run folder") from None
 
 
 def _settings(file):
@@ -211,6 +256,13 @@ def compare(runs):
 
     Returns:
         The shared settings, and a list of the names of the others.
+
+    Example:
+        >>> settings = {"training.seed": 0, "model.dff": 512}
+        >>> one = RunSummary(Path("one"), settings=settings)
+        >>> other = RunSummary(Path("other"), settings=settings | {"training.seed": 1})
+        >>> compare([one, other])
+        ({'model.dff': 512}, ['training.seed'])
     """
     known = [run.settings for run in runs if run.settings is not None]
     shared, differ = {}, []
@@ -223,17 +275,36 @@ def compare(runs):
 
 
 def as_json(runs):
-    """All of it for machines: runs, and the names of settings that differ."""
+    """All of it for machines: runs, and the names of settings that differ.
+
+    Args:
+        runs: a list of `RunSummary`.
+
+    Returns:
+        JSON, a string.
+
+    Example:
+        >>> json.loads(as_json([RunSummary(Path("one"), step=3)]))["runs"][0]["step"]
+        3
+    """
     _, differ = compare(runs)
     rows = [vars(run) | {"path": str(run.path)} for run in runs]
     return json.dumps({"runs": rows, "differ": differ}, indent=2)
 
 
 def as_lines(runs):
-    """A line a run, tabs between, and first a line with what stands where.
+    r"""A line a run, tabs between, and first a line with what stands where.
+
+    Args:
+        runs: a list of `RunSummary`.
 
     Yields:
         Lines without their ends.
+
+    Example:
+        >>> heading, line = as_lines([RunSummary(Path("one"), step=3, bleu=31.5)])
+        >>> line.split("\t")[:4]
+        ['one', '3', '', '31.5']
     """
     _, differ = compare(runs)
     yield "\t".join(["run", *SCORES, *differ, "problem"])
@@ -253,8 +324,16 @@ def as_lines(runs):
 def shared_lines(runs):
     """The settings that all runs share, a line a section.
 
+    Args:
+        runs: a list of `RunSummary`.
+
     Yields:
         Lines without their ends.
+
+    Example:
+        >>> settings = {"training.seed": 0, "training.steps": 800}
+        >>> [*shared_lines([RunSummary(Path("one"), settings=settings)])]
+        ['training: seed 0, steps 800']
     """
     sections = {}
     for name, value in compare(runs)[0].items():
@@ -270,6 +349,14 @@ def show(runs, console):
     Args:
         runs: a list of `RunSummary`.
         console: a Rich console.
+
+    Example:
+        >>> from rich.console import Console
+        >>> show([RunSummary(Path("one"), step=3)], Console(width=40))
+        run   step
+        ──────────
+        one      3
+        <BLANKLINE>
     """
     from rich.padding import Padding
     from rich.text import Text

@@ -8,12 +8,14 @@ import tensorflow as tf
 # Its ops are in any exported translator; importing it registers them.
 import tensorflow_text  # noqa: F401
 
-from tfxformer.decoding import DecodingOptions
+from tfxformer import sentences
+from tfxformer.decoding import DecodingOptions, decode_steps
 from tfxformer.errors import UserError
 from tfxformer.recorded import read_metadata
 from tfxformer.run import Run
 from tfxformer.signature_translator import SignatureTranslator, as_text
 from tfxformer.signatures import completion, signatures
+from tfxformer.tokenizer import encode_source
 
 
 class Translator(SignatureTranslator):
@@ -135,8 +137,98 @@ class Translator(SignatureTranslator):
         )
         return [text.decode() for text in found["translation"].numpy()]
 
+    def stream(self, text):
+        r"""Translates while one watches: what there is after each token.
+
+        As a call of the translator reads it: a text of any length, its sentences one
+        after the other. It does not search with a beam, whose hypotheses overtake one
+        another: with options of a beam this decodes greedily.
+
+        Args:
+            text: a string; bytes are taken as UTF-8.
+
+        Yields:
+            The translation so far, a string, after each token; and at last the whole,
+            also where there is nothing to translate.
+
+        Raises:
+            UserError: for an exported model that was not opened with its Keras model
+                (`reopen.load_translator`).
+
+        Example:
+            >>> from tfxformer import Tokenizer, Transformer
+            >>> tokenizer = Tokenizer.train(["um gato", "a cat"] * 50, vocab_size=300)
+            >>> size = tokenizer.vocab_size
+            >>> transformer = Transformer(
+            ...     num_layers=1, d_model=16, num_heads=2, dff=32, max_length=32,
+            ...     input_vocab_size=size, target_vocab_size=size,
+            ... )
+            >>> translator = Translator(tokenizer, transformer)
+            >>> *_, whole = translator.stream("um gato")
+            >>> whole == translator("um gato"), [*translator.stream("\n")]
+            (True, ['\n'])
+        """
+        if self.transformer is None:
+            raise UserError(
+                "an exported model gives whole translations: to watch one, open it "
+                "with tfxformer.reopen.load_translator, or give a run folder"
+            )
+        pieces = self.parts(text)
+        done = pieces[0]
+        for place in range(1, len(pieces), 2):
+            so_far = ""
+            for so_far in self._stream_sentence(pieces[place]):
+                # A character of several tokens is not seen before it is whole.
+                yield done + so_far.rstrip("\ufffd")
+            space = pieces[place + 1]
+            # Where nothing parts two sentences, as `translate` does.
+            done += so_far + (space if place + 2 == len(pieces) else space or " ")
+        yield done
+
+    def parts(self, text):
+        """What the model reads of a text, one at a time, and what stands between.
+
+        Args:
+            text: a string; bytes are taken as UTF-8.
+
+        Returns:
+            A list of strings: white space at even places, the first and the last among
+            them, and at odd ones sentences, or parts of those that are too long.
+
+        Example:
+            >>> from tfxformer import Tokenizer, Transformer
+            >>> tokenizer = Tokenizer.train(["um gato", "a cat"] * 50, vocab_size=300)
+            >>> transformer = Transformer(
+            ...     num_layers=1, d_model=16, num_heads=2, dff=32, max_length=32,
+            ...     input_vocab_size=300, target_vocab_size=300,
+            ... )
+            >>> Translator(tokenizer, transformer).parts("Um gato. Um cão.")
+            ['', 'Um gato.', ' ', 'Um cão.', '']
+        """
+        (pieces,) = self._fit([sentences.split_sentences(as_text(text))], first=1)
+        return pieces
+
+    def _stream_sentence(self, text):
+        options = dataclasses.replace(self.options, n_best=1)
+        if options.beam_size > 1:
+            options = dataclasses.replace(
+                options, beam_size=1, length_penalty=None, coverage_penalty=0.0
+            )
+        longest = self.max_length - 1
+        source = encode_source(self.tokenizer, tf.constant([text]), longest=longest)
+        for ids in decode_steps(self.transformer, source, options):
+            yield self.tokenizer.detokenize(ids[:, 0])[0].numpy().decode()
+
     def answers(self, signature, inputs):
-        """As `SignatureTranslator.answers` says."""
+        """As `SignatureTranslator.answers` says.
+
+        Args:
+            signature: its name, such as "serving_default".
+            inputs: arrays by input name.
+
+        Returns:
+            NumPy arrays by output name; strings are bytes.
+        """
         inputs = {name: tf.constant(value) for name, value in inputs.items()}
         outputs = self.signatures[signature](**inputs)
         return {name: value.numpy() for name, value in outputs.items()}

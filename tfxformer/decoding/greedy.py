@@ -50,6 +50,38 @@ def greedy(sources, step, next_token, options, history, keep_attention=False):
     Returns:
         `Decoded`, without attention's last axes in place; see `decode`.
     """
+    write, going, results, state = _search(
+        sources, step, next_token, options, history, keep_attention
+    )
+    ids, score, attention = history.repeat(write, going, results, sources, state)
+    return Decoded(ids, score, score, attention)
+
+
+def greedy_steps(sources, step, next_token, options, history):
+    """The same search, which can be watched: it halts after each token.
+
+    Args:
+        sources: `Sources`.
+        step: a `DecoderStep` for ``n_best`` hypotheses a sentence.
+        next_token: a `NextToken`.
+        options: `DecodingOptions`; ``sampling`` draws tokens.
+        history: a `Growing` or a `Fixed`.
+
+    Yields:
+        int32 ``(sentences, samples, positions)``, what has been written so far.
+    """
+    write, going, _, state = _search(
+        sources, step, next_token, options, history, keep_attention=False
+    )
+    position = ops.zeros((), "int32")
+    while bool(ops.any(going(state))):
+        state = write(position, sources, state)
+        position = position + 1
+        yield state.ids
+
+
+def _search(sources, step, next_token, options, history, keep_attention):
+    """One step of the search, what tells whether it goes on, its results, its start."""
     samples = options.n_best
     sentences = ops.shape(sources.limit)[0]
     pair = (sentences, samples)
@@ -89,6 +121,9 @@ def greedy(sources, step, next_token, options, history, keep_attention=False):
             attention=kept,
         )
 
+    def going(state):
+        return ops.any(state.going, axis=1)
+
     def results(state):
         score = state.total / ops.maximum(ops.cast(state.written, "float32"), 1.0)
         found = (state.ids, score, state.attention)
@@ -105,7 +140,4 @@ def greedy(sources, step, next_token, options, history, keep_attention=False):
         past=step.nothing_written(sentences),
         attention=no_weights(sources, step, samples, history) if keep_attention else (),
     )
-    ids, score, attention = history.repeat(
-        write, lambda state: ops.any(state.going, axis=1), results, sources, state
-    )
-    return Decoded(ids, score, score, attention)
+    return write, going, results, state

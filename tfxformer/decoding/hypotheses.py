@@ -19,6 +19,11 @@ class Decoded(NamedTuple):
             score, or with a length or coverage penalty log-probability and penalties.
         attention: cross-attention's weights when each token was written,
             ``(batch, n_best, layers, heads, target, source)``; or None.
+
+    Example:
+        >>> found = Decoded([[[7, 3, 0]]], [[-0.1]], rank=[[-0.1]], attention=None)
+        >>> found.ids[0][0]
+        [7, 3, 0]
     """
 
     ids: object

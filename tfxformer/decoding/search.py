@@ -5,7 +5,7 @@ from typing import NamedTuple
 from keras import ops
 
 from tfxformer.decoding.beam import beam_search
-from tfxformer.decoding.greedy import greedy
+from tfxformer.decoding.greedy import greedy, greedy_steps
 from tfxformer.decoding.history import Fixed, Growing
 from tfxformer.decoding.next_token import NextToken
 from tfxformer.decoding.step import DecoderStep
@@ -53,6 +53,12 @@ def length_limit(source, options, max_length):
         int32 ``(batch,)``: ``options.max_length``, or twice the source's tokens and
         ten more. A source without a token but the end has limit 0: the translation
         of nothing is nothing.
+
+    Example:
+        >>> import numpy as np
+        >>> source = np.array([[7, 8, 3], [3, 0, 0]])
+        >>> np.asarray(length_limit(source, DecodingOptions(), 64)).tolist()
+        [16, 0]
     """
     length = ops.sum(ops.cast(padding_mask(source), "int32"), axis=1)
     limit = ops.maximum(2 * length + 10, options.min_length + 1)
@@ -93,6 +99,53 @@ def decode(model, source, options=None, prefix=None, attention=False, xla=False)
         (1, 1)
     """
     options = options or DecodingOptions()
+    sources, step, next_token, history = _prepare(model, source, options, prefix, xla)
+    search = beam_search if options.beam_size > 1 else greedy
+    found = search(sources, step, next_token, options, history, attention)
+    if not attention:
+        return found._replace(attention=None)
+    # (batch, n, layers * heads, source, target), from the loop
+    weights = ops.transpose(found.attention, (0, 1, 2, 4, 3))
+    batch, n, _, target, length = ops.shape(weights)
+    shape = (batch, n, len(step.layers), step.heads, target, length)
+    # Weights of the steps that a sentence did not need are none.
+    written = ops.cast(padding_mask(found.ids), "float32")[:, :, None, None, :, None]
+    return found._replace(attention=ops.reshape(weights, shape) * written)
+
+
+def decode_steps(model, source, options=None):
+    """Translates as `decode` does, one token after the other, to be watched.
+
+    Outside the graph, where each step takes longer than in it; the tokens are the same.
+
+    Args:
+        model: a `Transformer`.
+        source: int32 token ids ``(batch, source)``, each with its end token, padded.
+        options: `DecodingOptions` without a beam; None searches greedily.
+
+    Yields:
+        int32 ``(batch, n_best, positions)`` after each token: what has been written so
+        far, then padding.
+
+    Example:
+        >>> import numpy as np
+        >>> from tfxformer import Transformer
+        >>> model = Transformer(
+        ...     num_layers=1, d_model=16, num_heads=2, dff=32, max_length=8,
+        ...     input_vocab_size=50, target_vocab_size=50,
+        ... )
+        >>> source = np.array([[7, 8, 3]])
+        >>> *_, last = decode_steps(model, source)
+        >>> np.array_equal(last, decode(model, source).ids)
+        True
+    """
+    options = options or DecodingOptions()
+    sources, step, next_token, history = _prepare(model, source, options)
+    yield from greedy_steps(sources, step, next_token, options, history)
+
+
+def _prepare(model, source, options, prefix=None, xla=False):
+    """What a search takes: `Sources`, a `DecoderStep`, a `NextToken`, a history."""
     if not model.built:
         model.build()
     source = ops.cast(source, "int32")
@@ -111,21 +164,9 @@ def decode(model, source, options=None, prefix=None, attention=False, xla=False)
         history = Growing(room)
     beams = options.n_best if options.sampling else options.beam_size
     step = DecoderStep(model, beams, room, history)
-    sources = Sources(
-        source, limit, () if prefix is None else prefix, step.read(source)
-    )
-    search = beam_search if options.beam_size > 1 else greedy
-    next_token = NextToken(step, options)
-    found = search(sources, step, next_token, options, history, attention)
-    if not attention:
-        return found._replace(attention=None)
-    # (batch, n, layers * heads, source, target), from the loop
-    weights = ops.transpose(found.attention, (0, 1, 2, 4, 3))
-    batch, n, _, target, length = ops.shape(weights)
-    shape = (batch, n, len(step.layers), step.heads, target, length)
-    # Weights of the steps that a sentence did not need are none.
-    written = ops.cast(padding_mask(found.ids), "float32")[:, :, None, None, :, None]
-    return found._replace(attention=ops.reshape(weights, shape) * written)
+    prefix = () if prefix is None else prefix
+    sources = Sources(source, limit, prefix, step.read(source))
+    return sources, step, NextToken(step, options), history
 
 
 def _known_room(source, prefix, options, max_length):
