@@ -32,6 +32,12 @@ def average(run, last=None, best=None):
 
     Raises:
         UserError: when there are fewer, one is damaged, or they are not of one model.
+
+    Example:
+        >>> average("runs/mine", last=5, best=3)
+        Traceback (most recent call last):
+        ...
+        tfxformer.errors.UserError: give --last or --best, and one of them only
     """
     if (last is None) == (best is None):
         raise UserError("give --last or --best, and one of them only")

@@ -70,6 +70,10 @@ class Summary:
         records: how many records were read.
         translated: how many of them have a translation.
         reasons: how many of the others there are, by what is wrong with them.
+
+    Example:
+        >>> Summary("out", 1, 1500, 1499, {"not UTF-8": 1}).describe()
+        'out: 1,500 records, 1,499 translated, 1 dead letter (1 not UTF-8), 1 shard'
     """
 
     path: str
@@ -79,11 +83,10 @@ class Summary:
     reasons: dict
 
     def describe(self):
-        """One line.
+        """All of it on one line.
 
-        Example:
-            >>> Summary("out", 1, 1500, 1499, {"not UTF-8": 1}).describe()
-            'out: 1,500 records, 1,499 translated, 1 dead letter (1 not UTF-8), 1 shard'
+        Returns:
+            A string.
         """
         dead = self.records - self.translated
         line = f"{self.path}: {_many(self.records, 'record')}"
@@ -139,6 +142,12 @@ def bulk(
             cannot be, or the folder holds something else; in the course of it, when a
             file cannot be read or written any more; in the end, when not one record
             could be used.
+
+    Example:
+        >>> bulk([], "translated", model="export/pt_en")
+        Traceback (most recent call last):
+        ...
+        tfxformer.errors.UserError: name files to translate with --input
     """
     inputs = [inputs] if isinstance(inputs, (str, os.PathLike)) else inputs
     inputs = [os.fspath(pattern) for pattern in inputs]

@@ -17,22 +17,44 @@ from tfxformer.errors import UserError
 
 @dataclass
 class ModelConfig:
-    """The Transformer; see `tfxformer.Transformer` for what each one does."""
+    """The Transformer; `tfxformer.Transformer` says more of each.
+
+    Attributes:
+        num_layers: layers in the encoder, and in the decoder.
+        d_model: size of each position's vector.
+        num_heads: attention heads; it divides ``d_model``.
+        dff: size of the feed-forward networks' hidden layer.
+        dropout_rate: of embeddings and sublayers' outputs.
+        attention_dropout: of attention weights; null: ``dropout_rate``.
+        activation_dropout: of the feed-forward networks' hidden layers.
+        norm: "post" (the paper's) or "pre".
+        learned_positions: instead of sines and cosines.
+        tie_embeddings: one matrix for both embeddings and the output projection.
+        max_length: the most tokens of a sentence, start or end token included.
+
+    Example:
+        >>> [*ModelConfig(d_model=100).check()]
+        [('d_model', 'must be a multiple of num_heads, 8')]
+    """
 
     num_layers: int = 4
     d_model: int = 128
     num_heads: int = 8
     dff: int = 512
-    dropout_rate: float = 0.1  # of embeddings and sublayers' outputs
-    attention_dropout: float | None = None  # of attention weights; null: dropout_rate
-    activation_dropout: float = 0.0  # of the feed-forward network's hidden layer
+    dropout_rate: float = 0.1
+    attention_dropout: float | None = None
+    activation_dropout: float = 0.0
     norm: str = "post"
     learned_positions: bool = False
     tie_embeddings: bool = True
-    max_length: int = 128  # tokens of a sentence, start or end token included
+    max_length: int = 128
 
     def check(self):
-        """Yields (setting, what is wrong) for what cannot be."""
+        """Looks for what cannot be.
+
+        Yields:
+            The name of a setting, and what is wrong with it.
+        """
         for name in ("num_layers", "d_model", "num_heads", "dff"):
             if getattr(self, name) < 1:
                 yield name, "must be at least 1"
@@ -50,13 +72,26 @@ class ModelConfig:
 
 @dataclass
 class TokenizerConfig:
-    """The joint vocabulary; see `tfxformer.Tokenizer.train`."""
+    """The joint vocabulary; see `tfxformer.Tokenizer.train`.
+
+    Attributes:
+        vocab_size: the most pieces, the 4 special ones and the 256 bytes included.
+        casing: "keep", or "lower" to read and write lower case only.
+
+    Example:
+        >>> [*TokenizerConfig(casing="upper").check()]
+        [('casing', 'must be "keep" or "lower"')]
+    """
 
     vocab_size: int = 8000
     casing: str = "keep"
 
     def check(self):
-        """Yields (setting, what is wrong) for what cannot be."""
+        """Looks for what cannot be.
+
+        Yields:
+            The name of a setting, and what is wrong with it.
+        """
         # 4 special pieces, 256 bytes, and some letters.
         if self.vocab_size < 300:
             yield "vocab_size", "must be at least 300 (256 of them are the bytes)"
@@ -66,12 +101,29 @@ class TokenizerConfig:
 
 @dataclass
 class DataConfig:
-    """Where sentence pairs come from, and what is left out of them."""
+    """Where sentence pairs come from, and what is left out of them.
+
+    Attributes:
+        sources: ``phrasebook``, ``ted``, paths of TSV files, ``SRC,TGT`` paths, or the
+            folder of a prepared corpus.
+        weights: how often each source is drawn; null: as often as it has pairs.
+        valid: a source to validate on.
+        valid_pairs: held out of the sources where ``valid`` names none.
+        data_dir: the folder of TensorFlow Datasets, for ``ted``.
+        reverse: swap source and target.
+        strict: stop at a malformed line instead of skipping it.
+        max_characters: the longest side of a pair that is kept.
+        max_length_ratio: the largest ratio of the two sides' lengths.
+
+    Example:
+        >>> [*DataConfig(sources=["phrasebook"], weights=[1, 3]).check()]
+        [('weights', 'must be one for each of the 1 sources')]
+    """
 
     sources: list[str] = field(default_factory=list)
     weights: list[float] | None = None
     valid: str | None = None
-    valid_pairs: int = 1000  # held out of the sources where `valid` names none
+    valid_pairs: int = 1000
     data_dir: str | None = None
     reverse: bool = False
     strict: bool = False
@@ -79,7 +131,11 @@ class DataConfig:
     max_length_ratio: float = 3.0
 
     def check(self):
-        """Yields (setting, what is wrong) for what cannot be."""
+        """Looks for what cannot be.
+
+        Yields:
+            The name of a setting, and what is wrong with it.
+        """
         if self.weights is not None:
             if len(self.weights) != len(self.sources):
                 yield (
@@ -98,36 +154,71 @@ class DataConfig:
 
 @dataclass
 class TrainingConfig:
-    """How long and how to train."""
+    """How long and how to train.
+
+    Attributes:
+        steps: updates of the weights.
+        tokens_per_batch: positions on either side of a batch, padding included, on all
+            devices together.
+        accumulate: batches whose gradients make one step.
+        schedule: "inverse_sqrt" (the paper's, section 5.3) or "cosine".
+        learning_rate: the peak; null: ``(d_model * warmup_steps)^-0.5``.
+        warmup_steps: steps until the peak.
+        label_smoothing: the paper's epsilon (section 5.4).
+        clip_norm: the longest gradient; null: of any length.
+        subword_alpha: subword regularisation: 0 is off, 0.1 is usual.
+        ema_decay: validate and keep a moving average of the weights: 0.999, say.
+        precision: what is computed in: "float32", "bfloat16" or "float16".
+        xla: compile the step with XLA.
+        remat: compute twice what the gradient needs, instead of keeping it.
+        validate_every: steps between validations.
+        metric: what "best" and patience go by: "perplexity" or "bleu".
+        bleu_pairs: validation pairs that are translated and scored with BLEU.
+        patience: validations without a better metric; 0 never stops early.
+        checkpoint_every: steps between checkpoints; null: after each validation.
+        keep_last: checkpoints kept, the newest.
+        keep_best: and the best, by the metric.
+        on_bad_batch: "stop" or "skip": loss or gradient not finite, or exploding.
+        loss_limit: exploding: this many times the running mean of the loss.
+        init_from: a run whose weights and vocabulary to begin with.
+        seed: of all random numbers.
+
+    Example:
+        >>> [*TrainingConfig(steps=0).check()]
+        [('steps', 'must be at least 1')]
+    """
 
     steps: int = 20_000
-    # Positions on either side of a batch, padding included, on all devices together.
     tokens_per_batch: int = 4096
-    accumulate: int = 1  # batches whose gradients make one step
+    accumulate: int = 1
     schedule: str = "inverse_sqrt"
-    learning_rate: float | None = None  # the peak; null: (d_model * warmup_steps)^-0.5
+    learning_rate: float | None = None
     warmup_steps: int = 4000
     label_smoothing: float = 0.1
     clip_norm: float | None = 1.0
-    subword_alpha: float = 0.0  # subword regularisation: 0 is off, 0.1 is usual
-    ema_decay: float = 0.0  # validate a moving average of the weights: 0.999, say
+    subword_alpha: float = 0.0
+    ema_decay: float = 0.0
     precision: str = "float32"
     xla: bool = False
-    remat: bool = False  # compute twice what the gradient needs, instead of keeping it
+    remat: bool = False
     validate_every: int = 500
-    metric: str = "perplexity"  # what "best" and patience go by
-    bleu_pairs: int = 0  # validation pairs that are translated and scored with BLEU
-    patience: int = 0  # validations without a better metric; 0 never stops early
-    checkpoint_every: int | None = None  # null: after each validation
-    keep_last: int = 2  # checkpoints kept, the newest
-    keep_best: int = 1  # and the best, by the metric
-    on_bad_batch: str = "stop"  # or "skip": loss or gradient not finite, or exploding
-    loss_limit: float = 4.0  # exploding: this many times the running mean of the loss
-    init_from: str | None = None  # a run whose weights and vocabulary to begin with
+    metric: str = "perplexity"
+    bleu_pairs: int = 0
+    patience: int = 0
+    checkpoint_every: int | None = None
+    keep_last: int = 2
+    keep_best: int = 1
+    on_bad_batch: str = "stop"
+    loss_limit: float = 4.0
+    init_from: str | None = None
     seed: int = 0
 
     def check(self):
-        """Yields (setting, what is wrong) for what cannot be."""
+        """Looks for what cannot be.
+
+        Yields:
+            The name of a setting, and what is wrong with it.
+        """
         for name in (
             "steps",
             "tokens_per_batch",
@@ -175,7 +266,22 @@ class TrainingConfig:
 
 @dataclass
 class Config:
-    """All the settings of a run, in the sections of its YAML file."""
+    """All the settings of a run, in the sections of its YAML file.
+
+    Attributes:
+        model: `ModelConfig`.
+        tokenizer: `TokenizerConfig`.
+        data: `DataConfig`.
+        training: `TrainingConfig`.
+
+    Example:
+        >>> config = Config()
+        >>> config.training.steps = 0
+        >>> config.check()
+        Traceback (most recent call last):
+        ...
+        tfxformer.errors.UserError: training.steps = 0: must be at least 1
+    """
 
     model: ModelConfig = field(default_factory=ModelConfig)
     tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
@@ -201,13 +307,20 @@ class Config:
             )
 
     def to_dict(self):
-        """Plain dictionaries, as in the YAML file."""
+        """Plain dictionaries, as in the YAML file.
+
+        Returns:
+            A dictionary of a dictionary for each section.
+        """
         return dataclasses.asdict(self)
 
     def save(self, path):
         """Writes the settings to a YAML file that `load_config` reads.
 
         A reader sees the whole file or none.
+
+        Args:
+            path: the file.
 
         Raises:
             UserError: when it cannot be written.

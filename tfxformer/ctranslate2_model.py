@@ -47,6 +47,12 @@ def export_ctranslate2(run, to="export", name="pt_en", checkpoint="best"):
         UserError: when CTranslate2 is not installed or cannot express the model, the
             run cannot be read, the repository not be written, or the export would
             not translate as the run does.
+
+    Example:
+        >>> export_ctranslate2("nowhere", "export", "pt_en_ct2")
+        Traceback (most recent call last):
+        ...
+        tfxformer.errors.UserError: ...
     """
     _import_ctranslate2()
     folder = model_folder(to, name)

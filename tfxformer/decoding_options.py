@@ -115,7 +115,11 @@ class DecodingOptions:
                     yield f"{name} {getattr(self, name)}: only goes with a beam"
 
     def describe(self):
-        """What differs from the defaults, and the method, for people and JSON."""
+        """What differs from the defaults, and the method, for people and JSON.
+
+        Returns:
+            A dictionary.
+        """
         method = "greedy" if self.beam_size == 1 else "beam"
         changed = {
             field.name: getattr(self, field.name)
@@ -127,6 +131,12 @@ class DecodingOptions:
     @classmethod
     def described(cls, description):
         """The options that `describe` told of.
+
+        Args:
+            description: a dictionary, from JSON too.
+
+        Returns:
+            `DecodingOptions`.
 
         Example:
             >>> options = DecodingOptions(beam_size=4)

@@ -6,6 +6,10 @@ class UserError(Exception):
 
     The message is one line that names the file, line, option or value and says
     what to do. The command line prints it without a traceback and exits with 1.
+
+    Example:
+        >>> str(UserError("pairs.tsv, line 3: one column; put a tab between the two"))
+        'pairs.tsv, line 3: one column; put a tab between the two'
     """
 
 
@@ -23,6 +27,10 @@ class Stopped(BaseException):
         message: one line.
         code: what the command line exits with: 75 (try again) after SIGTERM, 130
             after Ctrl-C.
+
+    Example:
+        >>> Stopped("stopped at step 300", INTERRUPTED).code
+        130
     """
 
     def __init__(self, message, code):

@@ -17,6 +17,12 @@ class Explanation:
         target_tokens: the translation's pieces, the end token included if written.
         attention: float32 ``(layers, heads, target, source)``; each row sums to 1:
             what the decoder looked at when it wrote that token.
+
+    Example:
+        See `alignment`.
+
+        >>> Explanation(["</s>"], ["</s>"], np.ones((1, 1, 1, 1))).alignment()
+        []
     """
 
     source_tokens: list

@@ -156,13 +156,24 @@ class Transformer(keras.Model):
         )
 
     def compute_mask(self, inputs, previous_mask=None):
-        """None: the logits carry no mask; the loss masks by the labels."""
+        """None: the logits carry no mask; the loss masks by the labels.
+
+        Args:
+            inputs: as a call takes them.
+            previous_mask: theirs.
+        """
         return None
 
     def project(self, x):
-        """From the decoder's vectors to logits: ``(..., d_model)`` to ``(..., vocab)``.
+        """From the decoder's vectors to logits (section 3.4).
 
         With tied embeddings this is the product with each piece's embedding.
+
+        Args:
+            x: ``(..., d_model)``.
+
+        Returns:
+            ``(..., target_vocab_size)``.
         """
         # One product over all positions; and what is flat carries no Keras mask on
         # to the logits, which the loss would apply a second time.
@@ -175,13 +186,21 @@ class Transformer(keras.Model):
         return ops.reshape(logits, (*positions, self.target_vocab_size))
 
     def output_embeddings(self):
-        """The same, a row a piece: ``(vocab, d_model)``, and the bias or None."""
+        """The output projection, a row a piece.
+
+        Returns:
+            ``(vocab, d_model)``, and the bias ``(vocab,)`` or None.
+        """
         if self.final_layer is not None:
             return ops.transpose(self.final_layer.kernel), self.final_layer.bias
         return self.decoder.pos_embedding.embedding.embeddings, None
 
     def output_weights(self):
-        """The output projection: ``(d_model, vocab)``, and its bias or None."""
+        """The output projection, a column a piece.
+
+        Returns:
+            ``(d_model, vocab)``, and the bias ``(vocab,)`` or None.
+        """
         if self.final_layer is not None:
             return self.final_layer.kernel, self.final_layer.bias
         return ops.transpose(self.output_embeddings()[0]), None

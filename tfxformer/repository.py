@@ -24,6 +24,12 @@ def next_version(to, name, write):
 
     Raises:
         UserError: when the name cannot be one, or the repository not be written.
+
+    Example:
+        >>> to = Path(tempfile.mkdtemp())
+        >>> path, _ = next_version(to, "pt_en", lambda part: part.mkdir())
+        >>> path.relative_to(to).as_posix()
+        'pt_en/1'
     """
     folder = model_folder(to, name)
     try:
@@ -46,8 +52,19 @@ def next_version(to, name, write):
 def model_folder(to, name):
     """A model's folder in a repository, ``to/name``.
 
+    Args:
+        to: the repository.
+        name: the model's name in it.
+
+    Returns:
+        The path of a folder, which need not be there.
+
     Raises:
         UserError: when the name cannot be one.
+
+    Example:
+        >>> model_folder("export", "pt_en").as_posix()
+        'export/pt_en'
     """
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name):
         raise UserError(

@@ -31,6 +31,10 @@ class Run:
 
     Args:
         path: the folder.
+
+    Example:
+        >>> Run(Path("runs/mine")).weights_file("best").as_posix()
+        'runs/mine/best.weights.h5'
     """
 
     path: Path
@@ -38,6 +42,12 @@ class Run:
     @classmethod
     def open(cls, path):
         """A run folder that is there.
+
+        Args:
+            path: the folder.
+
+        Returns:
+            A `Run`.
 
         Raises:
             UserError: when it is not, or is no run folder.
@@ -86,19 +96,47 @@ class Run:
         return self.path / "tensorboard"
 
     def weights_file(self, name):
-        """The weights of one of `CHECKPOINTS`."""
+        """Where the weights of a checkpoint are, or would be.
+
+        Args:
+            name: one of `CHECKPOINTS`.
+
+        Returns:
+            A path.
+        """
         return self.path / f"{name}.weights.h5"
 
     def config(self):
-        """The settings the run was started with."""
+        """The settings the run was started with.
+
+        Returns:
+            A `Config`.
+
+        Raises:
+            UserError: when they cannot be read.
+        """
         return load_config(file=self.config_file)
 
     def vocabulary(self):
-        """The run's vocabulary."""
+        """The run's vocabulary.
+
+        Returns:
+            A `Vocabulary`.
+
+        Raises:
+            UserError: when it cannot be read.
+        """
         return Vocabulary.load(self.tokenizer_file)
 
     def tokenizer(self):
-        """The run's tokenizer, which needs TensorFlow."""
+        """The run's tokenizer, which needs TensorFlow.
+
+        Returns:
+            A `Tokenizer`.
+
+        Raises:
+            UserError: when it cannot be read.
+        """
         from tfxformer.tokenizer import Tokenizer
 
         return Tokenizer.load(self.tokenizer_file)
@@ -119,7 +157,18 @@ class Run:
         return tokenizer, self.load_model(tokenizer.vocab_size, checkpoint)
 
     def load_model(self, vocab_size, checkpoint="best"):
-        """The model alone; see `load`."""
+        """The model alone; see `load`.
+
+        Args:
+            vocab_size: the pieces of the run's vocabulary.
+            checkpoint: one of `CHECKPOINTS`.
+
+        Returns:
+            A `Transformer`.
+
+        Raises:
+            UserError: as `load`.
+        """
         file = self.trained_weights(checkpoint)
         model = build_model(self.config(), vocab_size)
         load_weights(model, file)
@@ -127,6 +176,12 @@ class Run:
 
     def trained_weights(self, checkpoint="best"):
         """The file of one of `CHECKPOINTS`, which is there.
+
+        Args:
+            checkpoint: one of `CHECKPOINTS`.
+
+        Returns:
+            A path.
 
         Raises:
             UserError: when it is not.
@@ -148,6 +203,9 @@ class Run:
         """Within it, no other process trains in this folder.
 
         The lock goes with the process, however that ends.
+
+        Yields:
+            None.
 
         Raises:
             UserError: when another one does.
@@ -192,6 +250,11 @@ def build_model(config, vocab_size, precision="float32"):
 
     Returns:
         A built `Transformer`.
+
+    Example:
+        >>> config = load_config("tiny", overrides=["model.num_layers=1"])
+        >>> build_model(config, vocab_size=300).count_params()
+        501760
     """
     settings = config.to_dict()["model"]
     policy = precision if precision == "float32" else f"mixed_{precision}"
@@ -208,8 +271,19 @@ def build_model(config, vocab_size, precision="float32"):
 def load_weights(model, file):
     """Reads weights, and says clearly when they are not this model's.
 
+    Args:
+        model: a built `Transformer`.
+        file: a ``.weights.h5`` file.
+
     Raises:
         UserError: when the file is damaged or of another model.
+
+    Example:
+        >>> config = load_config("tiny", overrides=["model.num_layers=1"])
+        >>> load_weights(build_model(config, vocab_size=300), "nowhere.weights.h5")
+        Traceback (most recent call last):
+        ...
+        tfxformer.errors.UserError: nowhere.weights.h5: damaged, or of another model ...
     """
     try:
         model.load_weights(file)

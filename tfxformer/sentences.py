@@ -75,6 +75,12 @@ def split_sentences(text):
 def split_lines(text):
     r"""Cuts a text at line breaks only; else like `split_sentences`.
 
+    Args:
+        text: a string.
+
+    Returns:
+        A list of strings, as `split_sentences` gives it.
+
     Example:
         >>> split_lines("Olá! Bom dia.\nAdeus.\n")
         ['', 'Olá! Bom dia.', '\n', 'Adeus.', '\n']

@@ -22,7 +22,23 @@ class SignatureTranslator:
     """Translates text with the signatures of an exported model's contract.
 
     What has them gives ``max_length``, the most positions that the model reads, and
-    `answers`. `Translator` has the model itself, `tfxformer.server.Client` a server.
+    `answers`. `tfxformer.Translator` has the model itself, `tfxformer.server.Client` a
+    server.
+
+    Example:
+        A model that writes each text backwards, a character a token:
+
+        >>> class Backwards(SignatureTranslator):
+        ...     max_length = 64
+        ...
+        ...     def answers(self, signature, inputs):
+        ...         texts = [text.encode() for text in inputs["text"]]
+        ...         if signature == "count":
+        ...             return {"tokens": np.array([len(text) for text in texts])}
+        ...         scores = np.zeros(len(texts), "float32")
+        ...         return {"translation": [x[::-1] for x in texts], "score": scores}
+        >>> Backwards()("abc def")
+        'fed cba'
     """
 
     def answers(self, signature, inputs):
@@ -320,7 +336,21 @@ def _batches(lengths, limit, least=0):
 
 
 def as_text(text):
-    """A string that is valid Unicode, of a string or of UTF-8."""
+    r"""A string that is valid Unicode, of a string or of UTF-8.
+
+    Args:
+        text: a string or bytes.
+
+    Returns:
+        A string; what is no character is a space in it.
+
+    Raises:
+        TypeError: for anything else.
+
+    Example:
+        >>> as_text(b"ol\xc3\xa1 \xff!")
+        'olá  !'
+    """
     if isinstance(text, bytes):
         text = text.decode("utf-8", errors="surrogateescape")
     if not isinstance(text, str):

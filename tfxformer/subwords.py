@@ -27,6 +27,15 @@ class SubwordSampler:
 
     Raises:
         UserError: when the vocabulary cannot spell in bytes.
+
+    Example:
+        >>> from tfxformer.vocabulary import Vocabulary
+        >>> vocabulary = Vocabulary.train(["o gato bebe leite"] * 50, 300)
+        >>> ids = vocabulary.encode(["o gato"])[0]
+        >>> sampler = SubwordSampler(vocabulary.processor)
+        >>> drawn, lengths = sampler.sample(ids, [len(ids)], alpha=0.1, seed=7)
+        >>> vocabulary.decode([drawn]), int(lengths[0]) == len(drawn)
+        (['o gato'], True)
     """
 
     def __init__(self, processor):

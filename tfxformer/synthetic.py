@@ -99,6 +99,12 @@ def backtranslate(
     Raises:
         UserError: when a file or the model cannot be used, or the file of pairs was
             begun with another model, other text or other options.
+
+    Example:
+        >>> backtranslate("runs/en_pt", "news.en.gz", "news.tsv.gz", tag=" <BT> ")
+        Traceback (most recent call last):
+        ...
+        tfxformer.errors.UserError: tag ' <BT> ': must stay as it is in normalised ...
     """
     made = {"command": "backtranslate", "synthetic": "source", "tag": tag}
     how = (checkpoint, options, xla, tokens_per_batch)
@@ -144,6 +150,12 @@ def distill(
 
     Raises:
         UserError: as `backtranslate`.
+
+    Example:
+        >>> distill("runs/big", "nowhere.pt", "kd.tsv.gz")
+        Traceback (most recent call last):
+        ...
+        tfxformer.errors.UserError: nowhere.pt: ...
     """
     made = {"command": "distill", "synthetic": "target", "tag": tag}
     how = (checkpoint, options, xla, tokens_per_batch)

@@ -29,6 +29,10 @@ class TokenCorpus:
     ``corpus.json`` says what the ids were made with and names the shards; it is read
     first, and a shard only when it is asked for.
 
+    Args:
+        folder: where it is.
+        content: what its ``corpus.json`` holds; `open` reads it.
+
     Attributes:
         folder: where it is.
         key: what `corpus_key` gave when it was written, or what else tells it from
@@ -69,6 +73,12 @@ class TokenCorpus:
     @classmethod
     def open(cls, folder):
         """Reads what ``corpus.json`` says, and looks whether the shards are there.
+
+        Args:
+            folder: the corpus's.
+
+        Returns:
+            A `TokenCorpus`.
 
         Raises:
             UserError: when the folder is no token corpus, its ``corpus.json`` is
@@ -146,6 +156,12 @@ def write_shard(path, rows):
 
     Returns:
         What ``corpus.json`` has to say about it under "shards".
+
+    Example:
+        >>> import tempfile
+        >>> path = tempfile.mkdtemp() + "/shard-00000.npz"
+        >>> write_shard(path, [([5, 6], [7]), ([8], [9, 10])])["pairs"]
+        2
     """
     sides = [side for row in rows for side in row]
     lengths = np.array([len(side) for side in sides], np.uint16).reshape(-1, 2)
@@ -181,6 +197,14 @@ def write_corpus(folder, chunks, vocabulary, max_length, key):
 
     Raises:
         UserError: when it cannot be written, or something else is in its place.
+
+    Example:
+        See `TokenCorpus`.
+
+        >>> write_corpus("/dev/null", [], None, 64, "")
+        Traceback (most recent call last):
+        ...
+        tfxformer.errors.UserError: /dev/null: ...
     """
     folder = Path(folder)
     try:
@@ -214,6 +238,17 @@ def cached_corpus(folder, pairs, vocabulary, max_length, key):
 
     Raises:
         UserError: when it cannot be written.
+
+    Example:
+        >>> import tempfile
+        >>> from tfxformer.corpora import Pair
+        >>> from tfxformer.vocabulary import Vocabulary
+        >>> vocabulary = Vocabulary.train(["o gato", "the cat"] * 50, 300)
+        >>> folder = tempfile.mkdtemp() + "/tokens"
+        >>> cached_corpus(folder, [Pair("gato", "cat")], vocabulary, 64, "1").pairs
+        1
+        >>> cached_corpus(folder, [], vocabulary, 64, "1").pairs  # it is there
+        1
     """
     try:
         corpus = TokenCorpus.open(folder)

@@ -57,6 +57,12 @@ class Tokenizer(tf.Module):
     def train(cls, lines, vocab_size, casing="keep", seed=0):
         """Learns the pieces, see `Vocabulary.train`.
 
+        Args:
+            lines: strings of both languages.
+            vocab_size: the most pieces to learn.
+            casing: "keep" or "lower".
+            seed: which lines are drawn where there are very many.
+
         Returns:
             A `Tokenizer`.
 
@@ -69,13 +75,26 @@ class Tokenizer(tf.Module):
     def load(cls, path):
         """Reads a tokenizer from a file.
 
+        Args:
+            path: a SentencePiece model, as `save` wrote it.
+
+        Returns:
+            A `Tokenizer`.
+
         Raises:
             UserError: when the file is not there or is no SentencePiece model.
         """
         return cls(Vocabulary.load(path).model)
 
     def save(self, path):
-        """Writes the tokenizer to one file, a SentencePiece model."""
+        """Writes the tokenizer to one file, a SentencePiece model.
+
+        Args:
+            path: the file.
+
+        Raises:
+            UserError: when it cannot be written.
+        """
         self.vocabulary.save(path)
 
     def tokenize(self, text, alpha=0.0):
@@ -125,11 +144,25 @@ class Tokenizer(tf.Module):
         return tf.where(ids == PAD_ID, "", spelt)
 
     def ids_of(self, pieces):
-        """See `Vocabulary.ids_of`."""
+        """The ids of pieces, see `Vocabulary.ids_of`.
+
+        Args:
+            pieces: strings and integers.
+
+        Returns:
+            A tuple of as many integers.
+        """
         return self.vocabulary.ids_of(pieces)
 
     def pieces(self, ids):
-        """See `Vocabulary.pieces`."""
+        """The pieces of ids, see `Vocabulary.pieces`.
+
+        Args:
+            ids: integers.
+
+        Returns:
+            A list of as many strings.
+        """
         return self.vocabulary.pieces(ids)
 
     def _ops(self, **sampling):
@@ -169,6 +202,11 @@ def encode_source(tokenizer, text, longest=None):
 
     Returns:
         Padded int32 ``(batch, source)``, of at least one column.
+
+    Example:
+        >>> tokenizer = Tokenizer.train(["o gato", "the cat"] * 50, vocab_size=300)
+        >>> encode_source(tokenizer, ["o gato", ""])[:, -1].numpy().tolist()
+        [3, 0]
     """
     return _with_end(*_cut_pieces(tokenizer, text, longest))
 
@@ -184,6 +222,14 @@ def encode_target(tokenizer, text, longest=None):
     Returns:
         Two padded int32 ``(batch, target)``: from the start token to the last piece,
         and from the first piece to the end token.
+
+    Example:
+        >>> tokenizer = Tokenizer.train(["o gato", "the cat"] * 50, vocab_size=300)
+        >>> target_in, labels = encode_target(tokenizer, ["the cat"])
+        >>> int(target_in[0, 0]), int(labels[0, -1])  # start, end
+        (2, 3)
+        >>> bool(tf.reduce_all(target_in[:, 1:] == labels[:, :-1]))
+        True
     """
     ids, lengths = _cut_pieces(tokenizer, text, longest)
     target_in = tf.pad(ids, [[0, 0], [1, 0]], constant_values=START_ID)
@@ -204,7 +250,7 @@ def _cut_pieces(tokenizer, text, longest):
 
 
 def clean(text, replacement=0x20):
-    """Makes any bytes valid UTF-8 without control characters, in the graph.
+    r"""Makes any bytes valid UTF-8 without control characters, in the graph.
 
     Args:
         text: strings ``(batch,)``.
@@ -212,6 +258,10 @@ def clean(text, replacement=0x20):
 
     Returns:
         Strings ``(batch,)``.
+
+    Example:
+        >>> clean([b"um\tgato", b"bom \xff dia"]).numpy().tolist()
+        [b'um gato', b'bom   dia']
     """
     text = tf.strings.unicode_transcode(
         text,

@@ -48,6 +48,10 @@ class Tensor:
         tensor: Its name in the graph ("" where it is not one dense tensor).
         dtype: TensorFlow's name of its type.
         shape: Its dimensions, None where open; None if even their number is open.
+
+    Example:
+        >>> print(Tensor("text", "serving_default_text:0", "string", (None,)))
+        text: string [?]
     """
 
     name: str
@@ -61,7 +65,18 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Signature:
-    """A function of the model that a client can call."""
+    """A function of the model that a client can call.
+
+    Attributes:
+        name: Its name, such as `serving_default`.
+        inputs: What it takes, `Tensor`s.
+        outputs: What it gives, `Tensor`s.
+
+    Example:
+        >>> text = Tensor("text", "text:0", "string", (None,))
+        >>> print(Signature("serving_default", (text,), (text,)))
+        serving_default(text: string [?]) -> text: string [?]
+    """
 
     name: str
     inputs: tuple[Tensor, ...]
@@ -74,7 +89,17 @@ class Signature:
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at: its name, whether it is so, and one line."""
+    """One thing that was looked at.
+
+    Attributes:
+        name: What was looked at.
+        ok: Whether it is as it must be.
+        detail: One line.
+
+    Example:
+        >>> Check("load", True, "in 0.4 s").ok
+        True
+    """
 
     name: str
     ok: bool
@@ -91,6 +116,13 @@ class Report:
         signatures: The model's signatures.
         notes: Lines worth knowing that are no failure.
         seconds: How long it took.
+
+    Example:
+        >>> report = Report(Path("export/pt_en/1"), [Check("load", True, "0.4 s")])
+        >>> print(report.describe())
+        SavedModel export/pt_en/1
+        ok    load: 0.4 s
+        SERVES: TensorFlow Serving's C++ loader reads and runs it (0.0 s)
     """
 
     path: Path
@@ -105,7 +137,11 @@ class Report:
         return all(check.ok for check in self.checks)
 
     def describe(self) -> str:
-        """The report as lines of text, the verdict last."""
+        """The report as lines of text, the verdict last.
+
+        Returns:
+            A string of some lines.
+        """
         lines = [f"SavedModel {self.path}"]
         lines += [f"  {signature}" for signature in self.signatures]
         lines += [f"note  {note}" for note in self.notes]
@@ -145,6 +181,12 @@ def verify(
 
     Raises:
         UserError: There is no SavedModel to look at.
+
+    Example:
+        >>> verify("nowhere")
+        Traceback (most recent call last):
+        ...
+        tfxformer.errors.UserError: nowhere: there is no such folder
     """
     started = time.perf_counter()
     folder, notes = find_saved_model(path)
@@ -205,6 +247,14 @@ def find_saved_model(path: str | os.PathLike) -> tuple[Path, list[str]]:
 
     Raises:
         UserError: The path leads to no SavedModel.
+
+    Example:
+        >>> import tempfile
+        >>> version = Path(tempfile.mkdtemp(), "7")
+        >>> version.mkdir()
+        >>> (version / "saved_model.pb").touch()
+        >>> find_saved_model(version.parent)[0].name
+        '7'
     """
     path = Path(path)
     if path.is_file():

@@ -120,6 +120,12 @@ class Vocabulary:
     def load(cls, path):
         """Reads a vocabulary from a file.
 
+        Args:
+            path: a SentencePiece model, as `save` wrote it.
+
+        Returns:
+            A `Vocabulary`.
+
         Raises:
             UserError: when the file is not there or is no SentencePiece model.
         """
@@ -134,6 +140,9 @@ class Vocabulary:
         """Writes the vocabulary to one file, a SentencePiece model.
 
         A reader sees the whole file or none.
+
+        Args:
+            path: the file.
 
         Raises:
             UserError: when it cannot be written.
@@ -217,6 +226,12 @@ class Vocabulary:
     def ids_of(self, pieces):
         """The ids of pieces that are given as SentencePiece spells them, or as ids.
 
+        Args:
+            pieces: strings and integers.
+
+        Returns:
+            A tuple of as many integers.
+
         Raises:
             UserError: naming the piece that the vocabulary does not have.
         """
@@ -233,7 +248,14 @@ class Vocabulary:
         return tuple(ids)
 
     def pieces(self, ids):
-        """The pieces of a list of ids, as SentencePiece spells them."""
+        """The pieces of a list of ids, as SentencePiece spells them.
+
+        Args:
+            ids: integers below ``vocab_size``.
+
+        Returns:
+            A list of as many strings.
+        """
         return [self.processor.IdToPiece(int(i)) for i in ids]
 
 

@@ -121,6 +121,11 @@ def load_mixture(
 
     Raises:
         UserError: As in `load`.
+
+    Example:
+        >>> [(pairs, _)] = load_mixture(["phrasebook"], "test")
+        >>> len(pairs)
+        500
     """
     for source in sources:
         check_source(source)

@@ -30,6 +30,16 @@ class Counts:
     Readers count what they read and what is malformed, `clean` the rest, so that
     `read` is the sum of the other fields once a corpus has gone through both.
 
+    Attributes:
+        read: pairs read.
+        malformed_columns: lines without two columns.
+        malformed_utf8: lines that are not UTF-8.
+        empty: pairs with an empty side.
+        duplicates: pairs that were there before.
+        too_long: pairs with a side of too many characters.
+        length_ratio: pairs whose sides are of too different lengths.
+        kept: pairs that are left.
+
     Example:
         >>> counts = Counts(read=9, duplicates=2, kept=7)
         >>> (counts + Counts(read=1, kept=1)).describe()

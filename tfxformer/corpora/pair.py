@@ -4,7 +4,16 @@ from typing import NamedTuple
 
 
 class Pair(NamedTuple):
-    """A sentence and its translation."""
+    """A sentence and its translation.
+
+    Attributes:
+        source: what is to be translated, a string.
+        target: what it is to become, a string.
+
+    Example:
+        >>> Pair("Bom dia!", "Good morning!").target
+        'Good morning!'
+    """
 
     source: str
     target: str

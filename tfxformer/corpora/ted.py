@@ -40,6 +40,12 @@ def load(split: str, data_dir: str | os.PathLike | None = None) -> list[Pair]:
     Raises:
         UserError: There is no such split, TensorFlow Datasets is not installed, or
             the data is not there and cannot be had.
+
+    Example:
+        >>> load("everything")
+        Traceback (most recent call last):
+        ...
+        tfxformer.errors.UserError: ted: no split 'everything'; choose one of train, ...
     """
     if split not in SPLITS:
         raise UserError(f"ted: no split {split!r}; choose one of {', '.join(SPLITS)}")

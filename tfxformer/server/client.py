@@ -52,6 +52,10 @@ class ServerError(UserError):
         message: one line.
         code: HTTP's number or gRPC's name, such as 404 or "NOT_FOUND"; None where no
             answer came.
+
+    Example:
+        >>> ServerError("there is no such model", 404).code
+        404
     """
 
     def __init__(self, message, code=None):
@@ -142,7 +146,18 @@ class Client(SignatureTranslator):
         return self._wire.predict(signature, inputs)
 
     def all_answers(self, signature, batches):
-        """As `SignatureTranslator.all_answers` says, several at the same time."""
+        """As `SignatureTranslator.all_answers` says, several at the same time.
+
+        Args:
+            signature: its name.
+            batches: an iterable of inputs, as `answers` takes them.
+
+        Yields:
+            Answers, in the same order.
+
+        Raises:
+            ServerError: as `answers`.
+        """
         batches = [[*self._pieces(inputs)] for inputs in batches]
         waiting = [
             [self._requests.submit(self.answers, signature, piece) for piece in pieces]

@@ -23,6 +23,14 @@ class ModelConfig:
         latest: how many of the newest versions; None for all.
         specific: these versions and no others; None for the newest.
         labels: versions by label.
+
+    Example:
+        >>> import tempfile
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> for number in "1", "2":
+        ...     (folder / number).mkdir()
+        >>> [*ModelConfig("pt_en", folder).versions()]
+        [2]
     """
 
     name: str
@@ -64,6 +72,13 @@ def find_models(repository):
 
     Raises:
         UserError: when there is none in it.
+
+    Example:
+        >>> import tempfile
+        >>> repository = Path(tempfile.mkdtemp())
+        >>> (repository / "pt_en" / "1").mkdir(parents=True)
+        >>> [config.name for config in find_models(repository)]
+        ['pt_en']
     """
     repository = Path(repository)
     if not repository.is_dir():
@@ -101,6 +116,16 @@ def read_config(file):
 
     Raises:
         UserError: with the line that is wrong.
+
+    Example:
+        >>> import tempfile
+        >>> file = Path(tempfile.mkdtemp(), "models.config")
+        >>> _ = file.write_text(
+        ...     "model_config_list { config { name: 'pt_en' base_path: '/models/pt_en' "
+        ...     "model_platform: 'tensorflow' } }"
+        ... )
+        >>> [config.name for config in read_config(file)]
+        ['pt_en']
     """
     file = Path(file)
     try:

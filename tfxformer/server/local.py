@@ -39,6 +39,10 @@ class Settings:
         grace: seconds that requests may take to finish when the server is to stop.
         poll: seconds between two looks for new versions.
         threads: calls of models at the same time.
+
+    Example:
+        >>> Settings(rest_port=0).host
+        '127.0.0.1'
     """
 
     host: str = "127.0.0.1"
@@ -75,6 +79,12 @@ def serve(repository=None, config=None, settings=None):
     Raises:
         UserError: when there is nothing to serve, or a port is taken.
         KeyboardInterrupt: after Ctrl-C, when all requests were answered.
+
+    Example:
+        >>> serve("nowhere")
+        Traceback (most recent call last):
+        ...
+        tfxformer.errors.UserError: nowhere: no such folder
     """
     settings = settings or Settings()
     if settings.max_waiting < settings.max_rows:

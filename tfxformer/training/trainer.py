@@ -56,6 +56,13 @@ def train(config, out):
             when nothing can be saved; and when a batch's loss is not sound and
             ``training.on_bad_batch`` says to stop; and when another process is lost.
         Stopped: after SIGTERM or SIGINT, once the state is saved.
+
+    Example:
+        >>> from tfxformer.config import load_config
+        >>> train(load_config("tiny", overrides=["data.sources=[nowhere.tsv]"]), "run")
+        Traceback (most recent call last):
+        ...
+        tfxformer.errors.UserError: 'nowhere.tsv' is no pair source and no file; ...
     """
     config.check()
     workers = join()

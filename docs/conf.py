@@ -1,0 +1,92 @@
+"""The documentation site: ``sphinx-build -W --keep-going -n docs OUT``.
+
+No network is needed to build it, none to read it, and no notebook is run: each is
+shown from the outputs that it is stored with. `made.py` writes the parts of the pages
+that are made from the code, so that they cannot fall behind it.
+"""
+
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE), str(HERE.parent)]
+
+import made  # noqa: E402
+from docutils.nodes import SkipNode  # noqa: E402
+from latex2mathml.converter import convert  # noqa: E402
+
+from tfxformer import __version__  # noqa: E402
+from tfxformer.quiet import start_keras  # noqa: E402
+
+start_keras()
+
+project = "tfxformer"
+author = "The tfxformer authors"
+project_copyright = "the tfxformer authors, Apache-2.0"
+version = release = __version__
+language = "en"
+smartquotes = False  # two hyphens are an option, not a dash
+toc_object_entries_show_parents = "hide"
+
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.viewcode",
+]
+
+myst_enable_extensions = ["deflist", "dollarmath"]
+myst_heading_anchors = 4
+nb_execution_mode = "off"
+nb_merge_streams = True
+# Widgets would be fetched from elsewhere; no page has one.
+nb_ipywidgets_js = {}
+nb_mime_priority_overrides = [
+    ("html", "text/html", 0),
+    ("html", "image/svg+xml", 1),
+    ("html", "image/png", 2),
+]
+
+# Docstrings spell code with one back-tick: a link where it names something of ours.
+default_role = "py:obj"
+# What others define is not looked up: that would take the network.
+nitpick_ignore_regex = [("py:.*", r"(?!tfxformer\.).*")]
+autodoc_inherit_docstrings = False
+autodoc_member_order = "bysource"
+autodoc_typehints = "none"
+napoleon_numpy_docstring = False
+napoleon_use_rtype = False
+napoleon_use_ivar = True
+napoleon_custom_sections = [("Call arguments", "params_style")]
+viewcode_line_numbers = True
+
+html_theme = "furo"
+html_title = "tfxformer"
+html_static_path = ["static"]
+html_css_files = ["site.css"]
+html_show_sphinx = False
+html_copy_source = False
+html_theme_options = {"navigation_with_keys": True}
+html_math_renderer = "mathml"
+
+
+def setup(app):
+    """What the extensions above do not do."""
+    app.connect("config-inited", made.copy_notebooks)
+    app.connect("source-read", made.fill_in)
+    app.connect("autodoc-process-docstring", made.adapt_docstring, priority=400)
+    app.connect("autodoc-process-signature", made.plain_signature)
+    app.connect("missing-reference", made.resolve_alias)
+    # MathML is shown by browsers themselves, and read out by screen readers.
+    app.add_html_math_renderer("mathml", (_inline_math, None), (_block_math, None))
+
+
+def _inline_math(visitor, node):
+    visitor.body.append(convert(node.astext()))
+    raise SkipNode
+
+
+def _block_math(visitor, node):
+    math = convert(node.astext(), display="block")
+    visitor.body.append(f'<div class="math">{math}</div>')
+    raise SkipNode
