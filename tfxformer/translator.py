@@ -200,7 +200,8 @@ class Translator(SignatureTranslator):
             >>> tokenizer = Tokenizer.train(["um gato", "a cat"] * 50, vocab_size=300)
             >>> transformer = Transformer(
             ...     num_layers=1, d_model=16, num_heads=2, dff=32, max_length=32,
-            ...     input_vocab_size=300, target_vocab_size=300,
+            ...     input_vocab_size=tokenizer.vocab_size,
+            ...     target_vocab_size=tokenizer.vocab_size,
             ... )
             >>> Translator(tokenizer, transformer).parts("Um gato. Um cão.")
             ['', 'Um gato.', ' ', 'Um cão.', '']
