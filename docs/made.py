@@ -9,6 +9,8 @@ import json
 import re
 from pathlib import Path
 
+import tfxformer
+
 HERE = Path(__file__).parent
 ROOT = HERE.parent
 
@@ -265,7 +267,9 @@ def place(found):
         Its file's path in the project, and the line of its name.
     """
     found = inspect.unwrap(found)
-    path = Path(inspect.getsourcefile(found)).resolve().relative_to(ROOT)
+    # The package may be the installed one.
+    home = Path(tfxformer.__file__).resolve().parents[1]
+    path = Path(inspect.getsourcefile(found)).resolve().relative_to(home)
     lines, first = inspect.getsourcelines(found)
     names = re.compile(rf"\s*(?:async )?(?:class|def) {found.__name__}\b")
     # A decorator stands above.

@@ -372,11 +372,9 @@ def _signals():
 
 @pytest.mark.parametrize("module", ["gradio", "matplotlib"])
 def test_a_missing_library_is_named(wrong, monkeypatch, module):
-    find = cli.importlib.util.find_spec
+    there = cli.importlib.util.find_spec("json")
     monkeypatch.setattr(
-        cli.importlib.util,
-        "find_spec",
-        lambda name: None if name == module else find(name),
+        cli.importlib.util, "find_spec", lambda name: None if name == module else there
     )
     assert wrong() == (
         f"tfxformer: error: {module} is missing: pip install 'tfxformer[demo]'"
