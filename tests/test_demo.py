@@ -770,10 +770,13 @@ def test_screen_readers_have_names_for_all_of_it(visit, translator):
         "axe_playwright_python.sync_playwright",
         reason="axe-playwright-python is not installed",
     ).Axe()
+    from playwright.sync_api import expect
+
     page = visit()
     status = page.locator("#status")
-    assert status.get_attribute("role") == "status"
-    assert status.get_attribute("aria-live") == "polite"
+    # A moment after the page is there.
+    expect(status).to_have_attribute("role", "status")
+    expect(status).to_have_attribute("aria-live", "polite")
     assert page.evaluate("document.documentElement.lang") == "en"
     translate(page, translator, SENTENCE)
     assert translator(SENTENCE) in status.inner_text()  # what is told
