@@ -18,7 +18,7 @@ FOLDER = Path(tfxformer.__file__).parent
 # Each may import those before it and itself, none that comes later.
 ORDER = [
     ["tfxformer"],
-    ["errors", "special_ids", "quiet", "sentences"],
+    ["errors", "special_ids", "quiet", "sentences", "listening"],
     ["decoding_options"],
     ["console", "config"],
     ["plots_canvas"],

@@ -5,7 +5,6 @@ import contextlib
 import fcntl
 import os
 import signal
-import socket
 import time
 from html import escape
 from pathlib import Path
@@ -22,6 +21,7 @@ from tfxformer.demo_answers import (
     attention_of,
 )
 from tfxformer.errors import UserError
+from tfxformer.listening import bind, in_address, told_to_end
 from tfxformer.quickstart import train_quickstart
 from tfxformer.reopen import load_translator
 from tfxformer.run import Run
@@ -83,7 +83,7 @@ def demo(run=None, checkpoint="best", host="127.0.0.1", port=7860):
     say("getting ready")
     for _ in answers(translator, "Olá."):  # traces what a graph has, finds the fonts
         pass
-    address = f"http://{_in_address(host)}:{listener.getsockname()[1]}/"
+    address = f"http://{in_address(host)}:{listener.getsockname()[1]}/"
     if asyncio.run(_serve(app, listener, address)) == signal.SIGINT:
         raise KeyboardInterrupt
 
@@ -370,12 +370,7 @@ async def _serve(app, listener, address):
         def capture_signals(self):  # they are caught here
             yield
 
-    loop = asyncio.get_running_loop()
-    told = loop.create_future()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(
-            number, lambda n=number: told.done() or told.set_result(n)
-        )
+    told = told_to_end()
     server = Server(
         uvicorn.Config(
             app,
@@ -401,24 +396,13 @@ async def _serve(app, listener, address):
 
 
 def _bind(host, port):
-    """A socket for HTTP, not yet listening."""
     try:
-        family, *_, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        listener = socket.socket(family, socket.SOCK_STREAM)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
+        return bind(host, port)
     except OSError as error:
         raise UserError(
             f"--host {host} --port {port}: {error.strerror}; is another page running "
             "there? Choose another port, or 0 for one that is free"
         ) from None
-    return listener
-
-
-def _in_address(host):
-    return f"[{host}]" if ":" in host else host
 
 
 def _capital(name):

@@ -2,11 +2,11 @@
 
 import asyncio
 import signal
-import socket
 from dataclasses import dataclass
 
 from tfxformer.console import say
 from tfxformer.errors import UserError
+from tfxformer.listening import bind, in_address, told_to_end
 from tfxformer.server.batching import Batcher
 from tfxformer.server.configs import configs_of
 from tfxformer.server.grpc_api import create_server, set_serving
@@ -99,12 +99,7 @@ def serve(repository=None, config=None, settings=None):
 
 async def _serve(configs, settings):
     """Serves; returns the signal that ended it."""
-    loop = asyncio.get_running_loop()
-    told = loop.create_future()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(
-            number, lambda n=number: told.done() or told.set_result(n)
-        )
+    told = told_to_end()
     metrics = Metrics()
     models = Models(configs, metrics)
     batcher = Batcher(
@@ -136,7 +131,7 @@ async def _serve(configs, settings):
     await set_serving(health, True)
     while not http_server.started:
         await asyncio.sleep(0.01)
-    host = _in_address(settings.host)
+    host = in_address(settings.host)
     say(f"REST: http://{host}:{rest_port}")
     say(f"gRPC: {host}:{grpc_port}")
     say("ready: " + ", ".join(models.names()))
@@ -154,19 +149,9 @@ async def _serve(configs, settings):
     return number
 
 
-def _in_address(host):
-    return f"[{host}]" if ":" in host else host
-
-
 def _bind(host, port):
-    """A socket for HTTP, not yet listening, and its port."""
     try:
-        family, *_, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        listener = socket.socket(family, socket.SOCK_STREAM)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
+        listener = bind(host, port)
     except OSError as error:
         raise _busy("--rest-port", host, port, error.strerror) from None
     return listener, listener.getsockname()[1]
@@ -175,7 +160,7 @@ def _bind(host, port):
 def _bind_grpc(server, settings):
     host, port = settings.host, settings.grpc_port
     try:
-        return server.add_insecure_port(f"{_in_address(host)}:{port}")
+        return server.add_insecure_port(f"{in_address(host)}:{port}")
     except RuntimeError:
         raise _busy("--grpc-port", host, port, "cannot be listened on") from None
 
