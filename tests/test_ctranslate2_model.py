@@ -39,6 +39,7 @@ VARIANTS = {
     "post, learned": {"norm": "post", "learned_positions": True},
     # One layer, an odd width, an odd hidden layer.
     "odd": {"num_layers": 1, "d_model": 15, "num_heads": 3, "dff": 7, "norm": "pre"},
+    "deep encoder": {"num_layers": 3, "num_decoder_layers": 1, "tie_embeddings": True},
     "one head": {"num_heads": 1, "tie_embeddings": True},
 }
 FILES = {"config.json", "model.bin", "shared_vocabulary.json", "tokenizer.model"}

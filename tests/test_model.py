@@ -30,16 +30,19 @@ VARIANTS = [
     for tied in (False, True)
     for learned in (False, True)
 ]
+# A deep encoder and a shallow decoder.
+VARIANTS.append(VARIANTS[2] | {"num_layers": 3, "num_decoder_layers": 1})
 
 
 def name(variant):
     tied = "tied" if variant["tie_embeddings"] else "untied"
     positions = "learned" if variant["learned_positions"] else "sines"
-    return f"{variant['norm']} {tied} {positions}"
+    shallow = " shallow" if "num_decoder_layers" in variant else ""
+    return f"{variant['norm']} {tied} {positions}{shallow}"
 
 
 variants = pytest.mark.parametrize("variant", VARIANTS, ids=name)
-# Where all eight would only take longer: each option both ways.
+# Where all would only take longer: each option both ways.
 some_variants = pytest.mark.parametrize(
     "variant", [VARIANTS[i] for i in (0, 3, 5, 6)], ids=name
 )

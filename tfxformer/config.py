@@ -21,6 +21,7 @@ class ModelConfig:
 
     Attributes:
         num_layers: layers in the encoder, and in the decoder.
+        num_decoder_layers: in the decoder, if others; null: ``num_layers``.
         d_model: size of each position's vector.
         num_heads: attention heads; it divides ``d_model``.
         dff: size of the feed-forward networks' hidden layer.
@@ -38,6 +39,7 @@ class ModelConfig:
     """
 
     num_layers: int = 4
+    num_decoder_layers: int | None = None
     d_model: int = 128
     num_heads: int = 8
     dff: int = 512
@@ -55,8 +57,9 @@ class ModelConfig:
         Yields:
             The name of a setting, and what is wrong with it.
         """
-        for name in ("num_layers", "d_model", "num_heads", "dff"):
-            if getattr(self, name) < 1:
+        for name in ("num_layers", "num_decoder_layers", "d_model", "num_heads", "dff"):
+            number = getattr(self, name)
+            if number is not None and number < 1:
                 yield name, "must be at least 1"
         if self.num_heads >= 1 and self.d_model % self.num_heads:
             yield "d_model", f"must be a multiple of num_heads, {self.num_heads}"

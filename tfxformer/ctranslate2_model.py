@@ -108,7 +108,9 @@ def specification(tokenizer, transformer):
         raise UserError("use_positions=False: CTranslate2 always adds positions")
     specs = _import_ctranslate2().specs
     spec = specs.TransformerSpec.from_config(
-        config["num_layers"], config["num_heads"], pre_norm=config["norm"] == "pre"
+        (len(transformer.encoder.enc_layers), len(transformer.decoder.dec_layers)),
+        config["num_heads"],
+        pre_norm=config["norm"] == "pre",
     )
     _set_stack(spec.encoder, transformer.encoder)
     for layer_spec, layer in zip(

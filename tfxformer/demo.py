@@ -190,11 +190,15 @@ def described(path, translator):
     Returns:
         Text.
     """
-    path, config = Path(path), translator.transformer.config
+    path, transformer = Path(path), translator.transformer
     name = "/".join(path.parts[-2:])
+    depths = len(transformer.encoder.enc_layers), len(transformer.decoder.dec_layers)
+    layers = f"{depths[0]} layers"
+    if depths[0] != depths[1]:
+        layers = "{} and {} layers".format(*depths)
     return (
-        f"{name}: {config['num_layers']} layers, {config['num_heads']} heads, "
-        f"{translator.transformer.count_params() / 1e6:.1f} million parameters"
+        f"{name}: {layers}, {transformer.config['num_heads']} heads, "
+        f"{transformer.count_params() / 1e6:.1f} million parameters"
     )
 
 

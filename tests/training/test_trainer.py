@@ -811,6 +811,7 @@ def test_a_run_that_began_with_another_goes_on_without_it(
     ("change", "message"),
     [
         ("model.num_layers=2", "model.num_layers is 1, not 2"),
+        ("model.num_decoder_layers=2", "model.num_decoder_layers is 1, not 2"),
         ("model.d_model=32", "model.d_model is 16, not 32"),
         ("model.dff=64", "model.dff is 32, not 64"),
         ("model.norm=post", "model.norm is 'pre', not 'post'"),
@@ -830,6 +831,14 @@ def test_another_model_is_refused_by_name(change, message, corpus, other, tmp_pa
 def test_longer_sentences_than_the_other_runs_are_no_matter(corpus, other, tmp_path):
     longer = "model.max_length=32", "training.steps=1"
     config = settings(corpus, f"training.init_from='{other.path}'", *longer)
+    assert outcome(train(config, tmp_path / "run"))["state"]["step"] == 1
+
+
+@pytest.mark.slow
+def test_a_depth_that_is_named_is_the_same_as_one_that_is_not(corpus, other, tmp_path):
+    """A decoder is as deep as the encoder where nothing else is said."""
+    named = "model.num_decoder_layers=1", "training.steps=1"
+    config = settings(corpus, f"training.init_from='{other.path}'", *named)
     assert outcome(train(config, tmp_path / "run"))["state"]["step"] == 1
 
 

@@ -1,6 +1,7 @@
 """The training run: corpora and settings in, a run folder out."""
 
 import contextlib
+import dataclasses
 import hashlib
 import logging
 import math
@@ -153,22 +154,28 @@ def _begun_from(config):
         return None
     try:
         other = Run.open(source)
-        theirs = other.config().model
+        theirs = _architecture(other.config().model)
         other.trained_weights("best")
     except UserError as error:
         raise UserError(f"training.init_from: {error}") from None
-    names = ["num_layers", "d_model", "num_heads", "dff", "norm"]
+    names = ["num_layers", "num_decoder_layers", "d_model", "num_heads", "dff", "norm"]
     names += ["learned_positions", "tie_embeddings"]
-    if theirs.learned_positions:
+    if theirs["learned_positions"]:
         names.append("max_length")
+    ours = _architecture(config.model)
     for name in names:
-        their, our = getattr(theirs, name), getattr(config.model, name)
-        if their != our:
+        if theirs[name] != ours[name]:
             raise UserError(
-                f"training.init_from = {source}: its model.{name} is {their!r}, not "
-                f"{our!r}: train with the same model settings"
+                f"training.init_from = {source}: its model.{name} is {theirs[name]!r}, "
+                f"not {ours[name]!r}: train with the same model settings"
             )
     return other
+
+
+def _architecture(model):
+    settings = dataclasses.asdict(model)
+    depth = model.num_decoder_layers or model.num_layers
+    return settings | {"num_decoder_layers": depth}
 
 
 # What may differ when a run goes on: how long, how it is watched and kept, what
