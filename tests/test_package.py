@@ -25,6 +25,7 @@ ORDER = [
     ["plots_attention", "plots_model", "plots_training", "attention_page"],
     ["plots", "runs"],
     ["corpora"],
+    ["overlap"],
     ["layers"],
     ["model", "decoding", "training.loss", "training.schedule", "training"],
     ["subwords"],

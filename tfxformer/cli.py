@@ -4,6 +4,7 @@ Standard output carries the answer alone; progress and logs go to standard error
 Heavy imports wait until a command needs them, so that help and errors come at once.
 """
 
+import dataclasses
 import functools
 import importlib.util
 import inspect
@@ -559,6 +560,53 @@ def evaluate(
         if written:
             written.write("".join(f"{t}\n" for t in result.translations).encode())
             written.flush()
+
+
+@app.command()
+def overlap(
+    data: Source,
+    test: Annotated[
+        list[str],
+        typer.Option(
+            help="Pairs that must not be trained on, named like --data. Repeat it for "
+            "several."
+        ),
+    ],
+    data_dir: DataDir = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write the pairs that overlap with none here; gzipped if it ends in "
+            ".gz."
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+):
+    """Count test sentences that training pairs hold: whole, or 8 words in a row.
+
+    Case, accents and punctuation do not matter. Either side counts.
+    """
+    from tfxformer import corpora
+    from tfxformer.overlap import OverlapCheck, write_pairs
+
+    for source in [*data, *test]:
+        corpora.check_source(source)
+    tests = {
+        source: corpora.load(source, "test", data_dir=data_dir, cleaned=False)[0]
+        for source in test
+    }
+    check = OverlapCheck(tests)
+    kept = []
+    for source in data:
+        pairs, counts = corpora.load(source, data_dir=data_dir, cleaned=False)
+        log.info("%s: %s", source, counts.describe())
+        kept += [pair for pair in pairs if not check.found_in(pair)]
+    found = check.overlaps()
+    if as_json:
+        print(json.dumps([dataclasses.asdict(one) for one in found]))
+        return
+    for one in found:
+        print(one.describe())
 
 
 @app.command()
