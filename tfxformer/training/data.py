@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tfxformer import corpora
+from tfxformer.corpora.augmentation import augmented
 from tfxformer.corpora.pair import Pair
 from tfxformer.corpora.splitting import hold_out
 from tfxformer.errors import UserError
@@ -82,6 +83,7 @@ def load_data(config, run):
         if isinstance(pairs, TokenCorpus):
             corpus = _check_prepared(name, pairs, vocabulary, longest)
         else:
+            pairs = augmented(pairs, config.data.joined, config.data.careless)
             key = corpus_key(pairs, vocabulary, longest)
             folder = run.tokens_folder / str(number)
             corpus = cached_corpus(folder, pairs, vocabulary, longest, key)
