@@ -173,6 +173,7 @@ class TrainingConfig:
         tokens_per_batch: positions on either side of a batch, padding included, on all
             devices together.
         accumulate: batches whose gradients make one step.
+        optimizer: "adam" (the paper's, section 5.3) or "muon".
         schedule: "inverse_sqrt" (the paper's, section 5.3) or "cosine".
         learning_rate: the peak; null: ``(d_model * warmup_steps)^-0.5``.
         warmup_steps: steps until the peak.
@@ -203,6 +204,7 @@ class TrainingConfig:
     steps: int = 20_000
     tokens_per_batch: int = 4096
     accumulate: int = 1
+    optimizer: str = "adam"
     schedule: str = "inverse_sqrt"
     learning_rate: float | None = None
     warmup_steps: int = 4000
@@ -247,6 +249,7 @@ class TrainingConfig:
             if getattr(self, name) < 0:
                 yield name, "must not be below 0"
         for name, choices in (
+            ("optimizer", ("adam", "muon")),
             ("schedule", ("inverse_sqrt", "cosine")),
             ("precision", ("float32", "bfloat16", "float16")),
             ("metric", ("perplexity", "bleu")),

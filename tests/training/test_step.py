@@ -287,6 +287,58 @@ def test_the_weights_move_as_adam_says():
     close(weights(step), expected, 1e-4)
 
 
+def test_matrices_move_as_muon_says():
+    """Jordan et al. 2024: along the singular vectors of the momentum, all alike."""
+    step = a_step("optimizer=muon", "learning_rate=0.01", "warmup_steps=1")
+    batch, before = a_batch(), weights(step)
+    names = [variable.path for variable in step.model.trainable_variables]
+    momentum = [np.zeros_like(w) for w in before]
+    expected = before
+    for n in (1, 2):
+        _, slopes = step.gradients(batch, SEED)
+        step.apply(slopes, 0.125)
+        g = [0.125 * slope for slope in arrays(slopes)]
+        momentum = [0.95 * m + b for m, b in zip(momentum, g, strict=True)]
+        rate = 0.01 * n**-0.5
+        expected = [
+            w - rate * 0.2 * max(w.shape) ** 0.5 * orthogonal(b + 0.95 * m)
+            if name.endswith("/kernel")
+            else None
+            for name, w, m, b in zip(names, expected, momentum, g, strict=True)
+        ]
+        pairs = [
+            (ours, theirs)
+            for ours, theirs in zip(weights(step), expected, strict=True)
+            if theirs is not None
+        ]
+        assert len(pairs) == 16  # of one encoder layer and one decoder layer
+        close(*map(list, zip(*pairs, strict=True)), 1e-4)
+        expected = weights(step)
+
+
+def orthogonal(x):
+    """Five steps of Newton and Schulz, on the singular values themselves."""
+    u, s, v = np.linalg.svd(x, full_matrices=False)
+    s = s / np.linalg.norm(s)
+    for _ in range(5):
+        s = 3.4445 * s - 4.7750 * s**3 + 2.0315 * s**5
+    return (u * s) @ v
+
+
+def test_all_but_matrices_move_as_adam_says_with_muon_too():
+    settings = "learning_rate=0.01", "warmup_steps=1"
+    steps = a_step(*settings), a_step("optimizer=muon", *settings)
+    batch = a_batch()
+    moved = []
+    for step in steps:
+        before = weights(step)
+        _, slopes = step.gradients(batch, SEED)
+        step.apply(slopes, 0.125)
+        after = zip(step.model.trainable_variables, before, weights(step), strict=True)
+        moved.append([new - old for v, old, new in after if "kernel" not in v.path])
+    close(*moved, 1e-4)
+
+
 def test_without_averages_the_weights_are_their_own():
     step = shared()
     before = weights(step)
@@ -318,8 +370,10 @@ def test_evaluation_is_of_the_averages_within_them():
 
 
 @pytest.mark.slow
-def test_a_step_goes_on_from_its_state():
+@pytest.mark.parametrize("optimizer", ["adam", "muon"])
+def test_a_step_goes_on_from_its_state(optimizer):
     settings = "ema_decay=0.9", "learning_rate=0.01", "warmup_steps=2"
+    settings += (f"optimizer={optimizer}",)
     step, batch = a_step(*settings, dropout=0.3), a_batch()
 
     def go_on(step, numbers):
