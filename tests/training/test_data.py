@@ -115,6 +115,26 @@ def test_a_prepared_corpus_brings_its_vocabulary_and_validation(prepared, run):
     assert open_data(of(prepared), run, data.valid).keys() == data.keys()
 
 
+def test_copies_are_trained_on_and_held_out_pairs_have_none(tmp_path, run):
+    pairs = [(f"{source}.", f"{target}.") for source, target in PAIRS]
+    corpus = write_pairs(tmp_path / "closed.tsv", pairs)
+    plain = texts(load_data(of(corpus), run))
+    data = load_data(of(corpus, "data.joined=1", "data.careless=0.5"), run)
+    found = texts(data)
+    assert plain < found and {*data.valid} < {Pair(*pair) for pair in pairs}
+    held_out = {pair.target for pair in data.valid}
+    assert not [target for _, target in found if target in held_out]
+    assert any(target.count(".") > 1 for _, target in found)
+    assert any("." not in source and "." in target for source, target in found)
+
+
+def test_a_prepared_corpus_has_no_copies_and_that_is_said(prepared, run, caplog):
+    with caplog.at_level(logging.WARNING, "tfxformer"):
+        data = load_data(of(prepared, "data.careless=0.5"), run)
+    assert texts(data) == {*PAIRS[20:]}
+    assert f"{prepared}: is prepared already" in caplog.text
+
+
 def test_a_prepared_corpus_of_another_vocabulary_is_refused(corpus, prepared, run):
     load_data(of(corpus, "tokenizer.vocab_size=320"), run)
     with pytest.raises(UserError, match=f"{prepared}: .*--tokenizer"):

@@ -82,6 +82,12 @@ def load_data(config, run):
     ):
         if isinstance(pairs, TokenCorpus):
             corpus = _check_prepared(name, pairs, vocabulary, longest)
+            if config.data.joined or config.data.careless:
+                log.warning(
+                    "%s: is prepared already, so data.joined and data.careless add "
+                    "nothing to it",
+                    name,
+                )
         else:
             pairs = augmented(pairs, config.data.joined, config.data.careless)
             key = corpus_key(pairs, vocabulary, longest)
