@@ -100,13 +100,13 @@ class Failed(Exception):
 class Worker:
     """A decoder in a process of its own."""
 
-    def __init__(self, command, places, threads):
+    def __init__(self, command, places, threads, python=sys.executable):
         program, *options = [part.format(**places) for part in command]
-        files = [f"--{name}={places[name]}" for name in ("weights", "config")]
+        files = [f"--{name}={places[name]}" for name in ("weights", "config") if places]
         threads = str(threads)
         self.log = tempfile.TemporaryFile("w+")  # noqa: SIM115
         self.process = subprocess.Popen(
-            [sys.executable, str(HERE / "decoders" / program), *files, *options],
+            [python, str(HERE / "decoders" / program), *files, *options],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.log,
