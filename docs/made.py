@@ -20,6 +20,7 @@ PAGES = {
     "CHANGELOG.md": "changes.md",
     "benchmarks/README.md": "measurements.md",
     "export/README.md": "signatures.md",
+    "export/pt_en/README.md": "model_card.md",
     "serving/README.md": "tensorflow_serving.md",
 }
 MARK = re.compile(r"^<!-- made: (\w+)(?: (\S+))? -->$", re.MULTILINE)

@@ -19,7 +19,6 @@ import pytest
 
 pytest.importorskip("matplotlib", reason="the page draws: pip install matplotlib")
 
-import tfxformer
 from tfxformer import cli, demo, demo_answers
 from tfxformer.decoding import DecodingOptions
 from tfxformer.demo_answers import ACROSS, PT_EN, SOURCE, TARGET, Names, answers
@@ -248,83 +247,6 @@ def test_two_at_once_do_not_mix(brief, answered):
 
 
 # --- Its model ---
-
-
-def test_the_shipped_model_is_the_newest(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(tfxformer, "__file__", str(tmp_path / "installed" / "x.py"))
-    assert demo.shipped_model() is None
-    for place in ("installed/export", "export"):
-        for version in ("9", "10", "11", "notes"):
-            folder = tmp_path / place / "pt_en" / version
-            folder.mkdir(parents=True)
-            if version != "11":  # which is not whole
-                (folder / "saved_model.pb").touch()
-        expected = tmp_path / place / "pt_en" / "10"
-        assert demo.shipped_model().resolve() == expected
-
-
-@pytest.fixture
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    return tmp_path / "tfxformer" / f"quickstart-{tfxformer.__version__}"
-
-
-def test_the_quickstart_s_model_is_made_once(cache, monkeypatch, capsys):
-    made = []
-
-    def train(path):
-        made.append(path)
-        if len(made) == 1:
-            raise KeyboardInterrupt  # half-way
-
-    monkeypatch.setattr(demo, "train_quickstart", train)
-    with pytest.raises(KeyboardInterrupt):
-        demo.quickstart_run()
-    assert demo.quickstart_run() == demo.quickstart_run() == cache / "run"
-    assert made == [cache / "run"] * 2  # it goes on in the same folder
-    out, err = capsys.readouterr()
-    assert out == "" and err.count("training the quickstart's once") == 2
-    assert re.search(r"trained in \d+ s, kept in", err.replace("\n", " "))
-
-
-def test_of_two_that_want_it_one_makes_it(cache, monkeypatch, capsys):
-    begun, go, made = threading.Event(), threading.Event(), []
-
-    def train(path):
-        made.append(path)
-        begun.set()
-        assert go.wait(60)
-
-    monkeypatch.setattr(demo, "train_quickstart", train)
-    waiting = threading.Event()
-    say = demo.say
-    monkeypatch.setattr(
-        demo, "say", lambda line: ("waiting" in line and waiting.set(), say(line))
-    )
-    one = threading.Thread(target=demo.quickstart_run)
-    one.start()
-    assert begun.wait(60)
-    other = threading.Thread(target=demo.quickstart_run)
-    other.start()
-    assert waiting.wait(60)
-    go.set()
-    one.join(60)
-    other.join(60)
-    assert len(made) == 1 and demo.quickstart_run() == cache / "run"
-
-
-def test_a_cache_that_cannot_be_used_is_named(tmp_path, monkeypatch):
-    file = tmp_path / "file"
-    file.touch()
-    monkeypatch.setenv("XDG_CACHE_HOME", str(file))
-    with pytest.raises(UserError, match=r"file.*--run.*XDG_CACHE_HOME"):
-        demo.quickstart_run()
-    # One that is not absolute does not count.
-    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
-    monkeypatch.setenv("HOME", str(file))
-    with pytest.raises(UserError, match=str(file)):
-        demo.quickstart_run()
 
 
 def test_sides_are_named_where_they_are_known(run_folder, tmp_path):

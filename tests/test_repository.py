@@ -57,3 +57,20 @@ def test_a_repository_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match="file"):
         repository.next_version(tmp_path / "file", "model", write)
+
+
+def test_the_shipped_model_is_the_newest(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    installed = tmp_path / "lib" / "installed"
+    monkeypatch.setattr(repository, "__file__", str(installed / "repository.py"))
+    with pytest.raises(UserError, match=r"no model came.*--model"):
+        repository.shipped_model()
+    # A checkout that it is imported from, what is installed, the working folder.
+    for place in ("lib/export", "lib/installed/export", "export"):
+        for version in ("9", "10", "11", "notes"):
+            folder = tmp_path / place / "pt_en" / version
+            folder.mkdir(parents=True)
+            if version != "11":  # which is not whole
+                (folder / "saved_model.pb").touch()
+        expected = tmp_path / place / "pt_en" / "10"
+        assert repository.shipped_model().resolve() == expected

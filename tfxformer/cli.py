@@ -379,7 +379,10 @@ def translate(
     run: Annotated[
         Path | None,
         typer.Option(
-            "--run", "--model", help="A run folder, or an exported SavedModel."
+            "--run",
+            "--model",
+            help="A run folder, or an exported SavedModel; by default the "
+            "Portuguese-to-English model that comes with the package.",
         ),
     ] = None,
     server: Annotated[
@@ -408,9 +411,9 @@ def translate(
     A text may hold many sentences: each is translated by itself. With --n-best, each
     text is one sentence, and gives lines of its number, a score and a translation.
     """
-    if (run is None) == (server is None):
+    if run is not None and server is not None:
         raise UserError(
-            "give --model, a run folder or an export, or --server, an address"
+            "give --model, a run folder or an export, or --server, an address: not both"
         )
     if text and input:
         raise UserError("give texts or --input, not both")
@@ -433,6 +436,11 @@ def translate(
 
         translator = Client(server)
     else:
+        if run is None:
+            from tfxformer.repository import shipped_model
+
+            run = shipped_model()
+            log.info("model: %s", run)
         start_tensorflow()
         from tfxformer.translator import Translator
 
@@ -604,9 +612,11 @@ def overlap(
     found = check.overlaps()
     if as_json:
         print(json.dumps([dataclasses.asdict(one) for one in found]))
-        return
-    for one in found:
-        print(one.describe())
+    else:
+        for one in found:
+            print(one.describe())
+    if out:
+        write_pairs(out, kept)
 
 
 @app.command()
@@ -968,9 +978,8 @@ def demo(
         typer.Option(
             "--run",
             "--model",
-            help="A run folder, or an exported SavedModel; by default the newest "
-            "./export/pt_en, the shipped model, or else the quickstart's, which is "
-            "trained once.",
+            help="A run folder, or an exported SavedModel; by default the "
+            "Portuguese-to-English model that comes with the package.",
         ),
     ] = None,
     host: Annotated[

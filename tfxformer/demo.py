@@ -2,14 +2,11 @@
 
 import asyncio
 import contextlib
-import fcntl
 import os
 import signal
-import time
 from html import escape
 from pathlib import Path
 
-import tfxformer
 from tfxformer.console import say
 from tfxformer.demo_answers import (
     ACROSS,
@@ -22,12 +19,10 @@ from tfxformer.demo_answers import (
 )
 from tfxformer.errors import UserError
 from tfxformer.listening import bind, in_address, told_to_end
-from tfxformer.quickstart import train_quickstart
 from tfxformer.reopen import load_translator
+from tfxformer.repository import SHIPPED, shipped_model
 from tfxformer.run import Run
 
-# The model that comes with the package, and the name of its folder.
-SHIPPED = "pt_en"
 PORTUGUESE = [
     "A minha irmã tem um gato preto.",
     "A bola é azul.",
@@ -58,8 +53,8 @@ def demo(run=None, checkpoint="best", host="127.0.0.1", port=7860):
     """Serves the page until SIGTERM or Ctrl-C; prints its address once it is there.
 
     Args:
-        run: a run folder or an exported model; None for the shipped model, or else
-            the quickstart's, which is trained once.
+        run: a run folder or an exported model; None for the model that comes with the
+            package.
         checkpoint: "best" or "last", for a run folder.
         host: the address to listen on.
         port: 0 for one that is free.
@@ -75,7 +70,7 @@ def demo(run=None, checkpoint="best", host="127.0.0.1", port=7860):
         tfxformer.errors.UserError: nowhere: there is no such run folder
     """
     listener = _bind(host, port)  # what is taken is told before a model is loaded
-    path = Path(run) if run is not None else shipped_model() or quickstart_run()
+    path = Path(run) if run is not None else shipped_model()
     say(f"model: {path}")
     translator = load_translator(path, checkpoint)
     names = side_names(path)
@@ -86,75 +81,6 @@ def demo(run=None, checkpoint="best", host="127.0.0.1", port=7860):
     address = f"http://{in_address(host)}:{listener.getsockname()[1]}/"
     if asyncio.run(_serve(app, listener, address)) == signal.SIGINT:
         raise KeyboardInterrupt
-
-
-def shipped_model():
-    """The model to use where none is named: its newest version.
-
-    Returns:
-        ``export/pt_en/VERSION`` in the working folder, or else in the installed
-        package; None where there is neither.
-    """
-    for place in (Path(), Path(tfxformer.__file__).parent):
-        folder = place / "export" / SHIPPED
-        versions = [
-            int(file.parent.name)
-            for file in folder.glob("*/saved_model.pb")
-            if file.parent.name.isdecimal()
-        ]
-        if versions:
-            return folder / str(max(versions))
-    return None
-
-
-def quickstart_run():
-    """The quickstart's model, trained into the user's cache when it is first wanted.
-
-    Killed half-way, it goes on the next time; of two that want it at once, one trains
-    and the other waits.
-
-    Returns:
-        A run folder.
-
-    Raises:
-        UserError: when the cache's folder cannot be used.
-    """
-    cache = os.environ.get("XDG_CACHE_HOME", "")
-    cache = Path(cache) if os.path.isabs(cache) else Path.home() / ".cache"
-    folder = cache / "tfxformer" / f"quickstart-{tfxformer.__version__}"
-    run, done = folder / "run", folder / "done"
-    if done.exists():
-        return run
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with _alone(folder / "lock"):
-            if not done.exists():
-                say(
-                    "no model is named, and none is shipped: training the quickstart's "
-                    "once, some minutes on two CPU cores"
-                )
-                began = time.monotonic()
-                train_quickstart(run)
-                done.touch()
-                say(f"trained in {time.monotonic() - began:.0f} s, kept in {run}")
-    except OSError as error:
-        raise UserError(
-            f"{error.filename}: {error.strerror}: name a model with --run, or another "
-            "folder for caches with XDG_CACHE_HOME"
-        ) from None
-    return run
-
-
-@contextlib.contextmanager
-def _alone(file):
-    """Waits until no other process is within it; the lock goes with the process."""
-    with open(file, "w", encoding="utf-8") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            say("another process is training the quickstart's model: waiting for it")
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def side_names(path):

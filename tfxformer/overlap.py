@@ -26,6 +26,10 @@ class Overlap:
             case or punctuation as well.
         runs: how many share `RUN` words in a row with a training pair's side.
         training: how many training pairs have such a side or share such a run.
+
+    Example:
+        >>> Overlap("ted", 1803, 2, 0, 5).describe()
+        'ted: 1,803 pairs; 2 whole, 0 by 8 words in a row, in 5 training pairs'
     """
 
     name: str
@@ -39,10 +43,6 @@ class Overlap:
 
         Returns:
             Text.
-
-        Example:
-            >>> Overlap("ted", 1803, 2, 0, 5).describe()
-            'ted: 1,803 pairs; 2 whole, 0 by 8 words in a row, in 5 training pairs'
         """
         return (
             f"{self.name}: {self.sentences:,} pairs; {self.exact:,} whole, "

@@ -9,6 +9,38 @@ from pathlib import Path
 
 from tfxformer.errors import UserError
 
+# The model that comes with the package, in its repository.
+SHIPPED = "pt_en"
+
+
+def shipped_model():
+    """The model to use where none is named: its newest version.
+
+    Returns:
+        ``export/pt_en/VERSION`` in the working folder, or else in the installed
+        package or in the checkout that it is imported from.
+
+    Raises:
+        UserError: where there is none.
+
+    Example:
+        >>> shipped_model().parent.name
+        'pt_en'
+    """
+    package = Path(__file__).parent
+    for place in (Path(), package, package.parent):
+        folder = place / "export" / SHIPPED
+        versions = [
+            int(file.parent.name)
+            for file in folder.glob("*/saved_model.pb")
+            if file.parent.name.isdecimal()
+        ]
+        if versions:
+            return folder / str(max(versions))
+    raise UserError(
+        f"no model came with this installation ({package}): name one with --model"
+    )
+
 
 def next_version(to, name, write):
     """Writes the next version of a model, so that nobody sees half of it.

@@ -281,7 +281,6 @@ def test_the_command_translates_through_a_server(server, command, tmp_path):
 @pytest.mark.parametrize(
     ("args", "error"),
     [
-        ([], "give --model, a run folder or an export, or --server, an address"),
         (["--model", "m", "--server", "http://a:1"], "give --model, a run folder or"),
         (["--server", "http://a:1", "--beam", "4"], "--server: how its model decodes"),
         (["--server", "http://a:1", "--xla"], "--server: how its model decodes was"),

@@ -100,6 +100,12 @@ def write_carelessly(text: str, chance: random.Random) -> str:
 def without_accents(text: str) -> str:
     """Leaves letters without their accents, the cedilla among them.
 
+    Args:
+        text: any text.
+
+    Returns:
+        The text, its letters composed.
+
     Example:
         >>> without_accents("Ação, à noite, já!")
         'Acao, a noite, ja!'

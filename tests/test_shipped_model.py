@@ -1,0 +1,186 @@
+"""The model that comes with the package is what its card says it is."""
+
+import importlib.metadata
+import json
+import os
+import re
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from tfxformer import corpora
+from tfxformer.corpora.augmentation import without_accents
+from tfxformer.evaluation import compare
+
+ROOT = Path(__file__).parents[1]
+REPOSITORY = ROOT / "export" / "pt_en"
+# What else somebody has exported there is not it.
+FILES = [file for file in REPOSITORY.rglob("1/**/*") if file.is_file()]
+FILES += [file for file in REPOSITORY.iterdir() if file.is_file()]
+CARD = (REPOSITORY / "README.md").read_text("utf-8")
+SENTENCES = ROOT / "recipes" / "pt_en" / "sentences.tsv"
+
+
+@pytest.fixture(scope="module")
+def model():
+    from tfxformer.translator import Translator
+
+    return Translator.load(REPOSITORY / "1")
+
+
+@pytest.fixture(scope="module")
+def pairs():
+    return corpora.load(str(SENTENCES), cleaned=False)[0]
+
+
+@pytest.fixture(scope="module")
+def translations(model, pairs):
+    """As the card has them, and a server: each text at once."""
+    return model([pair.source for pair in pairs], split_sentences=False)
+
+
+def scored(translations, pairs):
+    return compare(translations, [pair.target for pair in pairs])
+
+
+# --- What it is ---------------------------------------------------------------------
+
+
+def test_all_its_files_together_are_small():
+    assert sum(file.stat().st_size for file in FILES) <= 40 * 2**20
+
+
+def test_the_installed_package_holds_it():
+    files = importlib.metadata.files("tfxformer")
+    if files is None or not any(str(f) == "tfxformer/__init__.py" for f in files):
+        pytest.skip("the package is not installed, or runs from the checkout")
+    held = {str(f) for f in files if str(f).startswith("tfxformer/export/")}
+    here = {
+        f"tfxformer/export/pt_en/{file.relative_to(REPOSITORY).as_posix()}"
+        for file in FILES
+    }
+    assert here <= held
+
+
+# --- What it says -------------------------------------------------------------------
+
+
+def test_the_two_hundred_sentences_score_as_the_card_says(translations, pairs):
+    row = re.search(
+        r"^\| its own 200 sentences \| \*\*([\d.]+)\*\* .*?\| \*\*([\d.]+)\*\*",
+        CARD,
+        re.MULTILINE,
+    )
+    found = scored(translations, pairs)
+    assert (found.bleu, found.chrf) == pytest.approx(
+        [*map(float, row.groups())], abs=0.5
+    )
+
+
+def test_the_card_shows_what_it_says(translations, pairs):
+    """Every fourth sentence; rounding on another machine may change a few."""
+    rows = re.findall(r"^\| (.+?) \| (.+?) \| .+? \| .+? \|$", CARD, re.MULTILINE)
+    shown = dict(rows)
+    expected = dict(zip((p.source for p in pairs), translations, strict=True))
+    chosen = [pair.source for pair in pairs[::4]]
+    assert len(chosen) == 50 and {*chosen} <= {*shown}
+    assert sum(shown[source] == expected[source] for source in chosen) >= 46
+
+
+@pytest.mark.parametrize(
+    ("careless", "loss"),
+    [
+        (str.lower, 2.0),
+        (without_accents, 2.5),
+        (lambda text: text.rstrip(".!?"), 2.0),
+        (lambda text: re.sub(r"([.,!?;:])", r" \1", text), 1.0),
+    ],
+    ids=["lower case", "no accents", "no final punctuation", "tokenised"],
+)
+def test_it_reads_what_was_typed_in_haste(model, translations, pairs, careless, loss):
+    texts = [careless(pair.source) for pair in pairs]
+    found = model(texts, split_sentences=False)
+    assert scored(found, pairs).chrf >= scored(translations, pairs).chrf - loss
+
+
+def test_several_sentences_in_one_string(model, translations, pairs):
+    """As a server gets them: nobody splits them there."""
+    short = [n for n, pair in enumerate(pairs) if len(pair.source.split()) <= 8][:60]
+    triples = [short[i : i + 3] for i in range(0, len(short), 3)]
+    joined = model(
+        [" ".join(pairs[n].source for n in three) for three in triples],
+        split_sentences=False,
+    )
+    targets = [" ".join(pairs[n].target for n in three) for three in triples]
+    apart = [" ".join(translations[n] for n in three) for three in triples]
+    assert compare(joined, targets).chrf >= compare(apart, targets).chrf - 2
+
+
+@pytest.mark.parametrize(
+    ("european", "brazilian"),
+    [
+        ("Estou a ler um livro.", "Estou lendo um livro."),
+        ("O comboio está atrasado.", "O trem está atrasado."),
+        ("Tenho dois bilhetes de autocarro.", "Tenho dois bilhetes de ônibus."),
+        ("O bebé está a dormir.", "O bebê está dormindo."),
+    ],
+)
+def test_it_reads_both_kinds_of_portuguese(model, european, brazilian):
+    one, other = model([european, brazilian])
+    assert one == other
+
+
+# --- How one gets at it -------------------------------------------------------------
+
+
+def test_it_answers_where_no_model_is_named(tmp_path):
+    """From any folder, without a network, a home or a word of set-up."""
+    text = "este é um problema que temos que resolver"
+    env = os.environ | {"HOME": str(tmp_path), "http_proxy": "http://127.0.0.1:9"}
+    done = subprocess.run(
+        [sys.executable, "-m", "tfxformer.cli", "translate", text],
+        cwd=tmp_path,
+        env=env | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "problem" in done.stdout and "solve" in done.stdout
+    assert "Traceback" not in done.stderr
+    assert re.search(r"model: .*export/pt_en/\d+", done.stderr.replace("\n", ""))
+
+
+def test_its_metadata_says_how_it_was_made():
+    file = REPOSITORY / "1" / "assets.extra" / "tfxformer.json"
+    metadata = json.loads(file.read_text("utf-8"))
+    assert metadata["model"]["architecture"]["num_decoder_layers"] == 2
+
+
+@pytest.mark.slow
+def test_tensorflows_c_runtime_gives_the_same():
+    done = subprocess.run(
+        [sys.executable, "-m", "tfxformer.cli", "verify", REPOSITORY / "1"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.slow
+def test_what_git_holds_is_whole(tmp_path):
+    """Nothing of it is ignored: a clone has all its files."""
+    archive = tmp_path / "head.tar"
+    listed = subprocess.run(
+        ["git", "-C", ROOT, "archive", "-o", archive, "HEAD", "export/pt_en"],
+        check=False,
+    )
+    if listed.returncode:
+        pytest.skip("no git checkout")
+    with tarfile.open(archive) as tar:
+        held = {member.name for member in tar if member.isfile()}
+    assert held == {file.relative_to(ROOT).as_posix() for file in FILES}
