@@ -145,8 +145,11 @@ def test_lists_of_the_best_can_be_rescored(run_folder, translator):
     again = [line.split("\t") for line in out.splitlines()]
     assert [row[1] for row in again] == [texts[0]] * 2 + [texts[1]] * 2
     assert {row[2] for row in again[:2]} == {row[2] for row in rows[:2]}
-    # Its own words are found again with the score that the search gave them.
-    assert float(again[0][0]) == pytest.approx(float(rows[0][1]), abs=2e-3)
+    # Its own words have the score that the search gave them, but for those that are
+    # cut into other pieces than it wrote.
+    searched = {translation: float(score) for _, score, translation in rows}
+    same = [abs(float(score) - searched[found]) < 2e-3 for score, _, found in again]
+    assert sum(same) >= 2
 
 
 @pytest.mark.slow
