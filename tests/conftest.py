@@ -2,6 +2,7 @@
 
 import contextlib
 import fcntl
+import sys
 
 import pytest
 
@@ -76,3 +77,20 @@ def served(exported):
     from tfxformer.translator import Translator
 
     return Translator.load(exported)
+
+
+@pytest.fixture
+def command(monkeypatch, capfd):
+    """Runs `tfxformer` here; gives what it answers, what it says, how it ends."""
+    from tfxformer import cli
+
+    def run(*args):
+        monkeypatch.setattr(sys, "argv", ["tfxformer", *map(str, args)])
+        code = 0
+        try:
+            cli.main()
+        except SystemExit as end:
+            code = end.code or 0
+        return *capfd.readouterr(), code
+
+    return run

@@ -3,36 +3,19 @@
 import errno
 import gzip
 import json
-import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tfxformer import cli
 from tfxformer.corpora.pair import Pair
 from tfxformer.errors import UserError
 from tfxformer.overlap import RUN, OverlapCheck, words, write_pairs
 
 LONG = "one two three four five six seven eight nine ten"
 PT_LONG = "um dois três quatro cinco seis sete oito nove dez"
-
-
-@pytest.fixture
-def overlap(monkeypatch, capfd):
-    """Runs `tfxformer overlap`; gives its answer, what it says and its exit code."""
-
-    def run(*args):
-        monkeypatch.setattr(sys, "argv", ["tfxformer", "overlap", *map(str, args)])
-        code = 0
-        try:
-            cli.main()
-        except SystemExit as end:
-            code = end.code or 0
-        return *capfd.readouterr(), code
-
-    return run
 
 
 def check_of(*pairs):
@@ -107,6 +90,11 @@ def test_words_are_the_same_of_what_they_say(text):
     found = words(text)
     assert words(" ".join(found)) == found
     assert words(text.upper()) == words(text.upper().lower())
+
+
+@pytest.fixture
+def overlap(command):
+    return partial(command, "overlap")
 
 
 @pytest.mark.parametrize("name", ["kept.tsv", "kept.tsv.gz"])

@@ -3,30 +3,19 @@
 import json
 import shutil
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
 
 pytest.importorskip("matplotlib")
 
-from tfxformer import cli, plot_commands, plots, reopen
+from tfxformer import plot_commands, plots, reopen
 
 
 @pytest.fixture
-def plot(monkeypatch, capfd):
-    """Runs a command of `plot`; gives its answer, what it says and its exit code."""
-
-    def run(*args):
-        monkeypatch.setattr(sys, "argv", ["tfxformer", "plot", *map(str, args)])
-        code = 0
-        try:
-            cli.main()
-        except SystemExit as end:
-            code = end.code or 0
-        out, err = capfd.readouterr()
-        return out, err, code
-
-    return run
+def plot(command):
+    return partial(command, "plot")
 
 
 @pytest.fixture
@@ -297,28 +286,28 @@ def no_model(monkeypatch):
     monkeypatch.setattr(plot_commands, "start_tensorflow", refuse)
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
-def test_where_a_picture_cannot_be_written(wrong, tmp_path, no_model, command):
-    html = ".png, .svg or .html" if command[0] == "attention" else ".png or .svg"
+@pytest.mark.parametrize("picture", COMMANDS, ids=lambda picture: picture[0])
+def test_where_a_picture_cannot_be_written(wrong, tmp_path, no_model, picture):
+    html = ".png, .svg or .html" if picture[0] == "attention" else ".png or .svg"
     for name in ("x.jpg", "x", "x.png.gz"):
-        assert wrong(*command, out=name) == (
+        assert wrong(*picture, out=name) == (
             f"--out {tmp_path / name}: its name must end in {html}"
         )
-    message = wrong(*command, out="none/x.png")
+    message = wrong(*picture, out="none/x.png")
     assert message.endswith(f"there is no folder {tmp_path / 'none'}")
     (tmp_path / "folder.svg").mkdir()
-    assert wrong(*command, out="folder.svg").endswith("is a folder")
+    assert wrong(*picture, out="folder.svg").endswith("is a folder")
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
-def test_a_missing_extra_is_named(wrong, monkeypatch, no_model, command):
+@pytest.mark.parametrize("picture", COMMANDS, ids=lambda picture: picture[0])
+def test_a_missing_extra_is_named(wrong, monkeypatch, no_model, picture):
     find = plot_commands.importlib.util.find_spec
     monkeypatch.setattr(
         plot_commands.importlib.util,
         "find_spec",
         lambda name: None if name == "matplotlib" else find(name),
     )
-    assert wrong(*command) == "matplotlib is missing: pip install 'tfxformer[plots]'"
+    assert wrong(*picture) == "matplotlib is missing: pip install 'tfxformer[plots]'"
 
 
 def test_a_page_needs_no_matplotlib(plot, monkeypatch, model, tmp_path):
@@ -331,7 +320,7 @@ def test_a_page_needs_no_matplotlib(plot, monkeypatch, model, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("command", "message"),
+    ("picture", "message"),
     [
         (["positions", "--kind", "map"], "--kind 'map': there are heatmap, curves"),
         (["positions", "--depths", "1,x"], "--depths '1,x': write whole numbers"),
@@ -360,8 +349,8 @@ def test_a_page_needs_no_matplotlib(plot, monkeypatch, model, tmp_path):
         (["schedule", "--preset", "bas"], "preset bas does not exist"),
     ],
 )
-def test_wrong_input_is_one_line_before_any_work(wrong, no_model, command, message):
-    assert wrong(*command).startswith(message)
+def test_wrong_input_is_one_line_before_any_work(wrong, no_model, picture, message):
+    assert wrong(*picture).startswith(message)
 
 
 def test_more_wrong_input(wrong, tmp_path):

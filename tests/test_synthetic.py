@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfxformer import cli, synthetic
+from tfxformer import synthetic
 from tfxformer.corpora import Counts, Pair, clean, normalize, read_tsv
 from tfxformer.decoding_options import DecodingOptions
 from tfxformer.errors import UserError
@@ -424,22 +424,6 @@ def test_a_killed_command_goes_on(run_folder, tmp_path, translator):
     given = [line for line in lines[:40] if line in answers]
     expected = translator(given, split_sentences=False)
     assert [answers[line] for line in given] == expected
-
-
-@pytest.fixture
-def command(monkeypatch, capfd):
-    """Runs a command here; gives what it answers, what it says, how it ends."""
-
-    def run(*args):
-        monkeypatch.setattr(sys, "argv", ["tfxformer", *map(str, args)])
-        code = 0
-        try:
-            cli.main()
-        except SystemExit as end:
-            code = end.code or 0
-        return *capfd.readouterr(), code
-
-    return run
 
 
 @pytest.mark.slow

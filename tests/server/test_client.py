@@ -4,7 +4,6 @@ import asyncio
 import base64
 import json
 import socket
-import sys
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -14,7 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfxformer import cli
 from tfxformer.errors import UserError
 from tfxformer.server import Client, ServerError, client
 
@@ -251,27 +249,21 @@ def tokenizers():
 
 
 @pytest.fixture
-def command(monkeypatch, capfd):
-    """`tfxformer translate` with arguments, here: its code, answer and last line."""
+def translate(command):
+    """`tfxformer translate` with arguments: its code, answer and last line."""
 
     def run(*args):
-        monkeypatch.setattr(sys, "argv", ["tfxformer", "translate", *map(str, args)])
-        code = 0
-        try:
-            cli.main()
-        except SystemExit as end:
-            code = end.code or 0
-        out, err = capfd.readouterr()
+        out, err, code = command("translate", *args)
         return code, out, (err.splitlines() or [""])[-1]
 
     return run
 
 
-def test_the_command_translates_through_a_server(server, command, tmp_path):
-    assert command("--server", server.url, "um gato") == (0, "UM GATO\n", "")
+def test_the_command_translates_through_a_server(server, translate, tmp_path):
+    assert translate("--server", server.url, "um gato") == (0, "UM GATO\n", "")
     file = tmp_path / "texts"
     file.write_text("um gato\n\numa gata. Um rato.\n")
-    assert command("--server", server.url, "-i", file, "--scores") == (
+    assert translate("--server", server.url, "-i", file, "--scores") == (
         0,
         "-2.0000\tUM GATO\n0.0000\t\n-2.0000\tUMA GATA. UM RATO.\n",
         "",
@@ -287,7 +279,7 @@ def test_the_command_translates_through_a_server(server, command, tmp_path):
         (["--server", "a:1"], "a:1: no server's address; write http://HOST:8501"),
     ],
 )
-def test_the_command_with_wrong_input(command, args, error):
-    code, out, line = command(*args, "um gato")
+def test_the_command_with_wrong_input(translate, args, error):
+    code, out, line = translate(*args, "um gato")
     assert (code, out) == (1, "")
     assert line.startswith(f"tfxformer: error: {error}")
