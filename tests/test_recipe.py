@@ -1,11 +1,13 @@
 """How the shipped model is made: its pairs, and the sentences it is judged by."""
 
 import gzip
+import importlib
 import os
 import random
 import shutil
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -62,8 +64,9 @@ def test_they_are_nobody_elses(name):
     assert not [source for source in found if len(source.split()) > 5], found
 
 
-def test_the_settings_are_sound():
-    config = load_config(file=RECIPE / "config.yaml")
+@pytest.mark.parametrize("stage", ["first", "second"])
+def test_the_settings_are_sound(stage):
+    config = load_config(file=RECIPE / f"{stage}.yaml")
     config.check()
     script = (RECIPE / "make.sh").read_text("utf-8")
     for source in config.data.sources:
@@ -76,6 +79,77 @@ def test_the_script_is_sound_and_wants_a_folder():
         ["bash", RECIPE / "make.sh"], capture_output=True, text=True, check=False
     )
     assert done.returncode and "folder of the data" in done.stderr
+
+
+# --- The dictionary ------------------------------------------------------------------
+
+
+WORDNET = {
+    "noun": """  1 The licence.
+1 18 n 02 baker 0 pastry_cook 0 001 @ 2 n 0000 | someone who bakes; "he is a baker"
+2 15 n 01 Lisbon 0 001 @i 3 n 0000 | the capital (and port) of Portugal; a city
+3 05 n 01 Pongo 0 001 @ 4 n 0000 | type genus of the family
+4 03 n 01 zyzzyva 0 000 | a tropical weevil""",
+    "verb": "5 30 v 01 bake 0 000 01 + 08 00 | cook in an oven or other heat",
+    "adj": "6 00 a 01 odd(p) 0 000 | not what is usual",
+    "adv": "7 02 r 01 oddly 0 000 | in a strange way",
+}
+
+
+@pytest.fixture
+def dictionary(monkeypatch):
+    """The script, with stand-ins for the two libraries that it looks words up in."""
+    forms = {"VBD": "baked", "VBN": "baked", "VBG": "baking", "VBZ": "bakes"}
+    frequencies = types.ModuleType("wordfreq")
+    frequencies.zipf_frequency = lambda word, language: 1 + 3 * (word != "zyzzyva")
+    inflections = types.ModuleType("lemminflect")
+    inflections.getInflection = lambda word, tag: (
+        (forms[tag],) if word == "bake" else ()
+    )
+    monkeypatch.setitem(sys.modules, "wordfreq", frequencies)
+    monkeypatch.setitem(sys.modules, "lemminflect", inflections)
+    monkeypatch.syspath_prepend(str(RECIPE))
+    monkeypatch.delitem(sys.modules, "dictionary", raising=False)
+    yield importlib.import_module("dictionary")
+    del sys.modules["dictionary"]
+
+
+def test_a_dictionary_becomes_sentences(dictionary, tmp_path):
+    for kind, text in WORDNET.items():
+        (tmp_path / f"data.{kind}").write_text(text + "\n", "utf-8")
+    dictionary.main(tmp_path, tmp_path / "out.txt")
+    found = (tmp_path / "out.txt").read_text("utf-8").splitlines()
+    assert len(found) == len({*found})
+    definitions = [
+        "Someone who bakes.",
+        "The capital of Portugal.",
+        "Type genus of the family.",
+        "Cook in an oven or other heat.",
+        "Not what is usual.",
+        "In a strange way.",
+    ]
+    assert {*definitions} < {*found}
+    others = [sentence for sentence in found if sentence not in definitions]
+    assert [*map(_word_of, others)] == [
+        word for word in ("baker", "Lisbon", "bak", "odd", "oddly") for _ in range(2)
+    ]
+    assert all(sentence[0].isupper() and sentence[-1] in ".?" for sentence in others)
+
+
+def _word_of(sentence):
+    words = ("oddly", "odd", "baker", "bak", "Lisbon", "Oddly")
+    return next(word.replace("O", "o") for word in words if word in sentence)
+
+
+def test_frames_are_filled_with_the_right_form(dictionary):
+    for frame, word, expected in (
+        ("She {past} it yesterday.", "bake", "She baked it yesterday."),
+        ("I am {ing}.", "bake", "I am baking."),
+        ("He never {s}.", "toast", "He never toasts."),
+        ("It was {a} day.", "odd", "It was an odd day."),
+        ("{}, nobody knows.", "oddly", "Oddly, nobody knows."),
+    ):
+        assert dictionary._filled(frame, word) == expected
 
 
 # --- Portuguese ----------------------------------------------------------------------
@@ -197,15 +271,28 @@ def test_the_pairs_are_made_from_files(tmp_path):
 
     many = [(f"O ônibus {n} chegou.", f"Bus {n} came.") for n in range(20)]
     put("train.tsv.gz", ("Dorme não barco.", "It sleeps in the boat."), *many)
-    put("books.tsv.gz", ("O trem parou.", "The train stopped."))
+    did = "Sei o que fazer.", "I know what I have to do now."
+    put("books.tsv.gz", ("O trem parou.", "The train stopped."), did)
     run("repair")
     assert get("repaired.train.tsv.gz")[0] == "Dorme no barco.\tIt sleeps in the boat."
     junk = "Dorme no barco.", "Quite another thing."
     put("taught.tsv.gz", (many[0][0], "The bus 0 came."), junk)
+    put(
+        "more.tsv.gz",
+        ("O trem parou.", "Train stopped."),
+        (did[0], "What of I of now?"),
+    )
+    same = "OK.", "OK."
+    put("dictionary.tsv.gz", ("Algo não jardim.", "A thing in the garden."), same)
     run("finish")
-    assert [line.split("\t")[1] for line in get("made.taught.tsv.gz")] == [
-        "The bus 0 came."
-    ]
+    for name, target in (
+        ("taught", "The bus 0 came."),
+        ("more", "Train stopped."),
+        ("dictionary", "A thing in the garden."),
+    ):
+        (line,) = get(f"made.{name}.tsv.gz")
+        assert line.endswith(f"\t{target}")
+    assert get("made.dictionary.tsv.gz")[0].startswith("Algo no jardim.")
     made = get("made.train.tsv.gz")
     buses = sum("ônibus" in line for line in made)
     assert len(made) == 21 and 4 <= buses <= 16
@@ -215,17 +302,31 @@ def test_the_pairs_are_made_from_files(tmp_path):
     assert before == {file.name: file.read_bytes() for file in tmp_path.iterdir()}
 
 
+STAND_IN = """#!/bin/sh
+case $1 in
+  */dictionary.py) echo "A thing." > "$3" ;;
+  */teach.py)
+    cp repaired.train.tsv.gz taught.tsv.gz
+    cp repaired.train.tsv.gz more.tsv.gz
+    printf 'Uma coisa.\\tA thing.\\n' | gzip > dictionary.tsv.gz ;;
+esac
+"""
+
+
 @pytest.mark.slow
 def test_the_script_makes_a_model_from_pairs(tmp_path):
     """From end to end, a small one; a stand-in translates as a person did."""
     recipe = tmp_path / "recipe"
     shutil.copytree(RECIPE, recipe)
-    config = yaml.safe_load((recipe / "config.yaml").read_text("utf-8"))
-    config["model"] |= {"num_layers": 2, "num_decoder_layers": 1, "d_model": 16}
-    config["model"] |= {"num_heads": 2, "dff": 32}
-    config["tokenizer"]["vocab_size"] = 600
-    config["training"] |= {"steps": 2, "validate_every": 2, "bleu_pairs": 2}
-    (recipe / "config.yaml").write_text(yaml.safe_dump(config), "utf-8")
+    few = {"steps": 2, "validate_every": 2, "bleu_pairs": 2}
+    small = {"num_layers": 2, "num_decoder_layers": 1, "d_model": 16, "num_heads": 2}
+    for stage in ("first", "second"):
+        config = yaml.safe_load((recipe / f"{stage}.yaml").read_text("utf-8"))
+        config["training"] |= few
+        if stage == "first":
+            config["model"] |= small | {"dff": 32}
+            config["tokenizer"]["vocab_size"] = 600
+        (recipe / f"{stage}.yaml").write_text(yaml.safe_dump(config), "utf-8")
 
     data = tmp_path / "data"
     for folder in ("ted", "pt_en"):
@@ -240,7 +341,7 @@ def test_the_script_makes_a_model_from_pairs(tmp_path):
         file = data / "pt_en" / f"{name}.free.tsv.gz"
         file.write_bytes(gzip.compress(pairs(*numbers).encode()))
     teacher = tmp_path / "teacher"
-    teacher.write_text("#!/bin/sh\ncp repaired.train.tsv.gz taught.tsv.gz\n", "utf-8")
+    teacher.write_text(STAND_IN, "utf-8")
     teacher.chmod(0o755)
 
     scripts = f"{Path(sys.executable).parent}:{os.environ['PATH']}"

@@ -1,11 +1,12 @@
 """Makes the training pairs of the shipped model, in two steps with the teacher between.
 
     python prepare.py repair FOLDER   # train.tsv.gz, books.tsv.gz -> repaired.*.tsv.gz
-    python teach.py FOLDER            # the sources' translations by the teacher
-    python prepare.py finish FOLDER   # -> made.train, .books and .taught.tsv.gz
+    python teach.py FOLDER            # what the teacher adds
+    python prepare.py finish FOLDER   # -> made.train, books, taught, more, dictionary
 
-`portuguese.py` says what is repaired and why. Of the teacher's pairs those stay whose
-translation resembles what a person wrote: where it does not, the source is at fault.
+`portuguese.py` says what is repaired and why. Of the teacher's English that stays which
+resembles what a person wrote: where it does not, the source is at fault, or the teacher
+is, which writes "of" for "do". Of its Portuguese that stays which is not the English.
 Documentation for programmers, a quarter of all words, is thinned out; half of all
 sources are written as in Portugal.
 """
@@ -28,6 +29,8 @@ _CODE = re.compile(
     r"bytes|parameters?|iterators?|interpreter|exceptions?|deprecated|API|C)\b"
 )
 CODE_SHARE = 0.3
+_DO = re.compile(r"\bdo(n['’]t)?\b", re.IGNORECASE)
+_CHRF = CHRF()
 
 
 def read(file):
@@ -39,7 +42,9 @@ def read(file):
 def write(file, pairs):
     """The same the other way; the same pairs give the same bytes."""
     text = "".join(f"{source}\t{target}\n" for source, target in pairs)
-    file.write_bytes(gzip.compress(text.encode(), mtime=0))
+    part = file.with_suffix(".part")  # what has its name is whole
+    part.write_bytes(gzip.compress(text.encode(), mtime=0))
+    part.replace(file)
     print(f"{file.name}: {len(pairs):,} pairs")
 
 
@@ -58,17 +63,24 @@ def finish(folder):
     """Leaves out what the teacher could not read, and makes half of it European."""
     corpora = {n: read(folder / f"repaired.{n}.tsv.gz") for n in ("train", "books")}
     written = {source: target for pairs in corpora.values() for source, target in pairs}
-    chrf = CHRF()
-    corpora["taught"] = [
-        (source, target, written[source])
-        for source, target in read(folder / "taught.tsv.gz")
-        if chrf.sentence_score(target, [written[source]]).score >= LEAST_LIKE
+    for name in ("taught", "more"):
+        corpora[name] = [
+            (source, target, written[source])
+            for source, target in read(folder / f"{name}.tsv.gz")
+            if _is_good(target, written[source])
+        ]
+    put_right = Repair([pair for name in ("train", "books") for pair in corpora[name]])
+    corpora["dictionary"] = [
+        (put_right(source, target), target)
+        for source, target in read(folder / "dictionary.tsv.gz")
+        if source and source.lower() != target.lower()
     ]
     for name, pairs in corpora.items():
         made = []
         for source, target, *by_a_person in pairs:
             chance = random.Random(f"{name}\t{source}")
-            if _CODE.search(target) and chance.random() > CODE_SHARE:
+            documentation = name != "dictionary" and _CODE.search(target)
+            if documentation and chance.random() > CODE_SHARE:
                 continue
             if chance.random() < 0.5:
                 english = by_a_person[0] if by_a_person else target
@@ -76,6 +88,13 @@ def finish(folder):
             source = without_pronouns(source, chance)
             made.append((source, target))
         write(folder / f"made.{name}.tsv.gz", made)
+
+
+def _is_good(taught, written):
+    """Whether the teacher's English is what the person's says."""
+    if "of" in taught.split() and _DO.search(written) and not _DO.search(taught):
+        return False
+    return _CHRF.sentence_score(taught, [written]).score >= LEAST_LIKE
 
 
 if __name__ == "__main__":

