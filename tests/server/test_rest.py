@@ -418,6 +418,12 @@ def bombard(server, count):
     return statuses
 
 
+def test_half_a_surrogate_pair_is_quoted_as_it_came(server):
+    body = {"signature_name": "\ud83d", "inputs": ["a"]}
+    status, found = ask(server.url, ECHO, body)
+    assert status == 400 and '"\ud83d" not found' in found["error"]
+
+
 def test_some_bad_requests(server):
     statuses = bombard(server, 240)
     assert statuses.total() >= 240 and {400, 404} <= {*statuses}

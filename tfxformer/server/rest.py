@@ -68,7 +68,9 @@ class RestApi:
         if answer.http_status in (408, 413):  # its body may not have been read
             headers["connection"] = "close"
         text = json.dumps({"error": answer.message}, ensure_ascii=False)
-        return Response(text, answer.http_status, headers, "application/json")
+        # Half a surrogate pair, which a request may quote, has no UTF-8: JSON's escape.
+        content = text.encode("utf-8", "backslashreplace")
+        return Response(content, answer.http_status, headers, "application/json")
 
     async def _route(self, request):
         # Not decoded: a slash in a model's name is not one of the address.
