@@ -154,7 +154,7 @@ def best(scored, options, prefix=()):
 def beam_search(model, sentence, limit, options):
     """The textbook's beam search: lists of hypotheses, and no cache."""
     beams = options.beam_size
-    going, found = [Scored((), 0.0, None)], []
+    going, found, greedy = [Scored((), 0.0, None)], [], True
     for position in range(limit):
         longer = [
             (*hypothesis.ids, token)
@@ -163,16 +163,22 @@ def beam_search(model, sentence, limit, options):
         ]
         longer = [ids for ids in longer if is_allowed(ids, options)]
         longer = score_all(model, sentence, longer)
+        # The likeliest first, but before it what greedy search writes.
         longer = sorted(longer, key=lambda x: -x.total)
+        if greedy:
+            first = next(x for x in longer if x.ids[:-1] == going[0].ids)
+            longer = [first, *(x for x in longer if x is not first)]
+            greedy = first.ids[-1] != END_ID
         last = position == limit - 1
         found += [x for x in longer[:beams] if last or x.ids[-1] == END_ID]
         found = sorted(found, key=lambda x: -rank(x, options))[:beams]
         going = [x for x in longer if x.ids[-1] != END_ID][:beams]
-        if len(found) == beams or not going:
+        if not going:
             break
         if len(found) >= options.n_best:
             # Nothing to come is likelier, and nothing is longer than the limit.
-            most = going[0]._replace(ids=(1,) * limit, attention=np.ones((1, 1, 1, 1)))
+            most = max(going, key=lambda x: x.total)
+            most = most._replace(ids=(1,) * limit, attention=np.ones((1, 1, 1, 1)))
             if rank(most, options) <= rank(found[options.n_best - 1], options):
                 break
     return found[: options.n_best]

@@ -21,6 +21,8 @@ class BeamState(NamedTuple):
     have ended; there are ``beam_size`` of either, the found ones best first.
 
     Attributes:
+        greedy: boolean ``(sentences,)``, whether hypothesis 0 is still the one that
+            greedy search writes.
         token: int32 ``(sentences, beams)``, the newest token of what goes on.
         ids: int32 ``(sentences, beams, positions)``, all its tokens.
         total: float32 ``(sentences, beams)``, the sum of their log-probabilities;
@@ -36,6 +38,7 @@ class BeamState(NamedTuple):
         going: boolean ``(sentences,)``, False once a sentence's search has ended.
     """
 
+    greedy: object
     token: object
     ids: object
     total: object
@@ -52,11 +55,12 @@ class BeamState(NamedTuple):
 def beam_search(sources, step, next_token, options, history, keep_attention=False):
     """Keeps the ``beam_size`` likeliest hypotheses of each sentence side by side.
 
-    In each step every hypothesis is continued by every token. Of the ``beam_size``
-    likeliest continuations those that end are found; the likeliest that do not end
-    go on. A sentence's search ends when as many have been found as the beam is wide,
-    when nothing that goes on can still rank among the ``n_best``, or at the
-    sentence's limit, where what goes on counts as found.
+    Each step continues every hypothesis by every token. Of the ``beam_size``
+    likeliest continuations, those that end are found; the likeliest that do not end
+    stay in the beam. The hypothesis of greedy search always keeps a place, so the
+    best translation never ranks below greedy's. A sentence's search ends when no
+    unfinished hypothesis can still rank among the ``n_best`` (the bound of
+    Tensor2Tensor), or at the sentence's limit, where unfinished ones count as found.
 
     Args:
         sources: `Sources`.
@@ -89,13 +93,14 @@ def beam_search(sources, step, next_token, options, history, keep_attention=Fals
         gain = ops.reshape(values - log_total[:, None], (-1, beams, each))
         allowed = ops.reshape(values > NEVER / 2, (-1, beams, each))
         total = ops.where(allowed, state.total[:, :, None] + gain, NEVER)
-        total, place = ops.top_k(
-            ops.reshape(total, (-1, beams * each)), min(2 * beams, beams * each)
-        )  # (sentences, twice the beam)
+        total = ops.reshape(total, (-1, beams * each))
+        place = first_kept(total, state.greedy, min(2 * beams, beams * each))
+        total = ops.take_along_axis(total, place, axis=1)  # (sentences, twice the beam)
         tokens = ops.reshape(ops.cast(tokens, "int32"), (-1, beams * each))
-        token = ops.take_along_axis(tokens, ops.cast(place, "int32"), axis=1)
-        parent = ops.cast(ops.floor_divide(place, each), "int32")
+        token = ops.take_along_axis(tokens, place, axis=1)
+        parent = ops.floor_divide(place, each)
         ends = ops.equal(token, END_ID)
+        greedy = ops.logical_and(state.greedy, ops.logical_not(ends[:, 0]))
 
         attention, coverage = state.attention, state.coverage
         if keep_attention:
@@ -145,10 +150,13 @@ def beam_search(sources, step, next_token, options, history, keep_attention=Fals
             found_attention = take_hypotheses(found_attention, order)
 
         # The likeliest that do not end go on.
-        total, order_on = ops.top_k(ops.where(ends, NEVER, total), beams)
-        parent = ops.take_along_axis(parent, ops.cast(order_on, "int32"), axis=1)
-        token = ops.take_along_axis(token, ops.cast(order_on, "int32"), axis=1)
+        total = ops.where(ends, NEVER, total)
+        stays = first_kept(total, greedy, beams)
+        total, parent, token = (
+            ops.take_along_axis(x, stays, axis=1) for x in (total, parent, token)
+        )
         state = BeamState(
+            greedy=greedy,
             token=token,
             ids=history.append(
                 take_hypotheses(state.ids, parent), token[:, :, None], position, axis=-1
@@ -168,13 +176,12 @@ def beam_search(sources, step, next_token, options, history, keep_attention=Fals
         return state._replace(going=goes_on(state, sources, last[:, 0]))
 
     def goes_on(state, sources, last):
-        found = ops.sum(ops.cast(state.found_rank > NEVER / 2, "int32"), axis=1)
         # Log-probabilities only fall: at best all to come are 0, and the length is
         # the one that counts most in its favour, the longest.
         longest = ops.cast(sources.limit, "float32")
-        best = ranking(state.total[:, 0], longest, options)
+        best = ranking(ops.max(state.total, axis=1), longest, options)
         hopeless = best <= state.found_rank[:, options.n_best - 1]
-        done = ops.logical_or(ops.logical_or(found >= beams, last), hopeless)
+        done = ops.logical_or(last, hopeless)
         return ops.logical_and(state.going, ops.logical_not(done))
 
     def results(state):
@@ -192,6 +199,7 @@ def beam_search(sources, step, next_token, options, history, keep_attention=Fals
     nothing = history.empty((*pair, None), "int32")
     weights = no_weights(sources, step, beams, history) if keep_attention else ()
     state = BeamState(
+        greedy=sources.limit > 0,
         token=ops.full(pair, START_ID, "int32"),
         ids=nothing,
         total=ops.broadcast_to(first, pair),
@@ -210,6 +218,23 @@ def beam_search(sources, step, next_token, options, history, keep_attention=Fals
     return Decoded(
         *history.repeat(write, lambda state: state.going, results, sources, state)
     )
+
+
+def first_kept(total, keep_first, count):
+    """Finds the likeliest hypotheses; one that must stay comes first.
+
+    Args:
+        total: float32 ``(sentences, hypotheses)``, sums of log-probabilities.
+        keep_first: boolean ``(sentences,)``, whether hypothesis 0 must stay.
+        count: how many to find.
+
+    Returns:
+        int32 ``(sentences, count)``, the places of the hypotheses.
+    """
+    first = ops.arange(total.shape[1]) == 0
+    kept = ops.logical_and(first[None], keep_first[:, None])
+    # Sums of log-probabilities are below 0.
+    return ops.cast(ops.top_k(ops.where(kept, 1.0, total), count)[1], "int32")
 
 
 def ranking(total, length, options):
