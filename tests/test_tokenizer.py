@@ -33,6 +33,8 @@ LINES = [
 ] * 20
 # What counts as a space: control characters, and white space that NFKC leaves.
 SPACE = "[\x00-\x20\x7f-\x9f\u1680\u2028\u2029]"
+# Marks that nobody sees: zero-width space, word joiner, byte-order mark, soft hyphen.
+MARKS = "[\u200b\u2060\ufeff\u00ad]"
 INT32 = st.integers(-(2**31), 2**31 - 1)
 
 
@@ -70,7 +72,7 @@ def normal(text, form=lambda text: unicodedata.normalize("NFKC", text)):
     """The documented normalisation, from Python's own Unicode tables."""
     if isinstance(text, bytes):
         text = text.decode("utf-8", errors="with_space")
-    text = re.sub(SPACE, " ", text).replace("▁", " ")
+    text = re.sub(MARKS, "", re.sub(SPACE, " ", text)).replace("▁", " ")
     return re.sub(" +", " ", form(text)).strip(" ")
 
 
@@ -170,6 +172,14 @@ def test_white_space_and_control_characters_are_one_space(tokenizer, space):
     assert round_trip(tokenizer, texts) == ["o gato", "o gato", ""]
 
 
+@pytest.mark.parametrize("mark", ["\u200b", "\u2060", "\ufeff", "\u00ad"])
+def test_invisible_marks_are_dropped(tokenizer, mark):
+    texts = [f"{mark}o ga{mark}to", f"o {mark} gato", mark]
+    plain = ids_of(tokenizer, ["o gato", "o gato", ""])
+    assert ids_of(tokenizer, texts) == plain
+    assert tokenizer.vocabulary.encode(texts) == plain
+
+
 def test_the_sign_for_a_space_is_read_as_a_space(tokenizer):
     # U+2581 is how SentencePiece spells a space: the one character that is lost.
     assert round_trip(tokenizer, ["o▁gato", "▁o gato"]) == ["o gato", "o gato"]
@@ -201,7 +211,7 @@ def test_an_empty_batch(tokenizer, alpha):
 @given(st.lists(st.text(max_size=30), min_size=1, max_size=10))
 def test_ids_are_those_of_sentencepiece_itself(tokenizer, texts):
     # The Python library is another build of SentencePiece than the graph's ops.
-    texts = [re.sub(SPACE, " ", text) for text in texts]
+    texts = [re.sub(MARKS, "", re.sub(SPACE, " ", text)) for text in texts]
     assert ids_of(tokenizer, texts) == tokenizer.processor.encode(texts)
 
 

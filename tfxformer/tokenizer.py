@@ -4,6 +4,7 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 from tensorflow_text.python.ops import sentencepiece_tokenizer
 
+from tfxformer.corpora.cleaning import INVISIBLE
 from tfxformer.special_ids import END_ID, PAD_ID, START_ID, UNK_ID
 from tfxformer.vocabulary import Vocabulary
 
@@ -15,6 +16,8 @@ class Tokenizer(tf.Module):
     survives the round trip, up to Unicode NFKC and white space: runs of it become
     one space, and control characters (tabs, newlines, NUL) and bytes that are not
     UTF-8 count as spaces. So does "▁" (U+2581), SentencePiece's sign for one.
+    Invisible marks (zero-width space, word joiner, byte-order mark, soft hyphen)
+    are dropped, as `corpora.normalize` drops them from training pairs.
     `Vocabulary` gives the same ids without TensorFlow.
 
     Args:
@@ -111,6 +114,7 @@ class Tokenizer(tf.Module):
             has no ids.
         """
         text = clean(tf.convert_to_tensor(text, tf.string))
+        text = tf.strings.regex_replace(text, INVISIBLE, "")
         if not alpha:
             return self._pieces.tokenize(text)
         return self._ops(nbest_size=-1, alpha=alpha).tokenize(text)

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import sentencepiece
 
+from tfxformer.corpora.cleaning import INVISIBLE
 from tfxformer.errors import UserError
 from tfxformer.special_ids import END_ID, PAD_ID, START_ID, UNK_ID
 from tfxformer.subwords import SubwordSampler
@@ -260,6 +261,6 @@ class Vocabulary:
 
 
 def _clean(text):
-    """The same as the graph's `tfxformer.tokenizer.clean`, for one string."""
+    """What `Tokenizer.tokenize` does to text in the graph, for one string."""
     text = _CONTROL.sub(" ", text)
-    return text if text.isascii() else _SURROGATES.sub(" ", text)
+    return text if text.isascii() else re.sub(INVISIBLE, "", _SURROGATES.sub(" ", text))

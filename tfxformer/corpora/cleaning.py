@@ -18,8 +18,9 @@ _REASONS = {
 }
 
 # Invisible marks that only split words for the eye: zero-width space, word
-# joiner, byte-order mark, soft hyphen. Joiners that change letters stay.
-_INVISIBLE = re.compile("[\u200b\u2060\ufeff\u00ad]")
+# joiner, byte-order mark, soft hyphen. Joiners that change letters stay. The
+# tokenizer drops the same marks.
+INVISIBLE = "[\u200b\u2060\ufeff\u00ad]"
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 
 
@@ -98,7 +99,7 @@ def normalize(text: str) -> str:
     """
     if not text.isascii():
         # Before NFKC: a letter and its accent may meet once a mark is gone.
-        text = _INVISIBLE.sub("", text)
+        text = re.sub(INVISIBLE, "", text)
         text = unicodedata.normalize("NFKC", text)
     return " ".join(_CONTROL.sub(" ", text).split())
 
