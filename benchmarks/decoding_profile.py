@@ -58,7 +58,7 @@ def main():
     results = {}
     with v1.Session(graph=tf.Graph()) as session:
         meta = v1.saved_model.load(session, ["serve"], args.model)
-        signature = meta.signature_def["serving_default"]
+        signature = meta.signature_def["translate"]
         feed = signature.inputs["text"].name
         fetches = [output.name for output in signature.outputs.values()]
         for size in map(int, args.batches.split(",")):

@@ -81,7 +81,7 @@ class Alternative:
         translations = []
         for i in range(0, len(texts), batch):
             inputs = {"text": np.array(texts[i : i + batch], object)}
-            found = self.translator.answers("serving_default", inputs)["translation"]
+            found = self.translator.answers("translate", inputs)["translation"]
             translations += [text.decode() for text in found]
         return translations
 
@@ -106,7 +106,7 @@ def alternatives(run, checkpoint, folder):
         return model
 
     widened = made(rounded, lambda model: found["float16"].size)
-    widened.translator.signatures["serving_default"] = widened_each_call(
+    widened.translator.signatures["translate"] = widened_each_call(
         widened.translator
     )
     found["float16, widened each call"] = widened
@@ -136,7 +136,7 @@ def sizes(model, each, decoder=None):
 def widened_each_call(translator):
     """The translation, which begins by widening all matrices."""
     narrow = NarrowWeights(translator.transformer, "float16")
-    translate = translator.signatures["serving_default"].python_function
+    translate = translator.signatures["translate"].python_function
 
     @tf.function
     def widening(text):

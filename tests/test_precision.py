@@ -78,11 +78,11 @@ def test_it_answers_exactly_as_the_rounded_model(narrow, run_folder):
     precision, path = narrow
     translator = Translator.load(run_folder)
     inputs = {"text": np.array(TEXTS, object)}
-    different = Translator.load(path).answers("serving_default", inputs)
-    whole = translator.answers("serving_default", inputs)
+    different = Translator.load(path).answers("translate", inputs)
+    whole = translator.answers("translate", inputs)
     assert np.abs(whole["score"] - different["score"]).max() > 1e-6
     round_weights(translator.transformer, precision)
-    rounded = translator.answers("serving_default", inputs)
+    rounded = translator.answers("translate", inputs)
     np.testing.assert_array_equal(rounded["translation"], different["translation"])
     np.testing.assert_allclose(rounded["score"], different["score"], atol=1e-5)
     assert verify(path, translator).ok
@@ -93,14 +93,14 @@ def test_two_precisions_in_one_process_keep_apart(narrow, run_folder, exported):
     _, path = narrow
     inputs = {"text": np.array(TEXTS, object)}
     first, second = Translator.load(path), Translator.load(exported)
-    before = first.answers("serving_default", inputs)["score"]
+    before = first.answers("translate", inputs)["score"]
     translator = Translator.load(run_folder)
     for matrix in translator.transformer.weights:
         matrix.assign(matrix * 0.5)
     NarrowWeights(translator.transformer, "float16")
-    second.answers("serving_default", inputs)
+    second.answers("translate", inputs)
     np.testing.assert_array_equal(
-        first.answers("serving_default", inputs)["score"], before
+        first.answers("translate", inputs)["score"], before
     )
 
 

@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 from tfxformer import c_api, saved_model
 from tfxformer.decoding import DecodingOptions
+from tfxformer.decoding_options import NEVER
 from tfxformer.errors import UserError
 from tfxformer.recorded import read_metadata
 from tfxformer.saved_model import export
@@ -13,11 +15,13 @@ from tfxformer.translator import Translator
 from tfxformer.verify import verify
 
 # DESIGN's contract: what goes in and what comes out, by name, type and shape.
+TRANSLATE = (
+    {"text": ("string", [None])},
+    {"translation": ("string", [None]), "score": ("float32", [None])},
+)
 CONTRACT = {
-    "serving_default": (
-        {"text": ("string", [None])},
-        {"translation": ("string", [None]), "score": ("float32", [None])},
-    ),
+    "translate": TRANSLATE,
+    "serving_default": TRANSLATE,
     "translate_nbest": (
         {"text": ("string", [None])},
         {"translations": ("string", [None, 4]), "scores": ("float32", [None, 4])},
@@ -80,7 +84,7 @@ def test_the_c_loader_translates_new_sentences(exported, translator):
     answers = c_api.run_apart(exported, [job], 120)
     assert not answers.python_tensorflow
     got = dict(zip(outputs, answers.results[0], strict=True))
-    expected = translator.answers("serving_default", {"text": texts})
+    expected = translator.answers("translate", {"text": texts})
     assert got["translation"].tolist() == expected["translation"].tolist()
     np.testing.assert_allclose(got["score"], expected["score"], atol=1e-4)
 
@@ -92,7 +96,9 @@ def test_the_best_of_many_is_best_and_scored_as_score_does(exported, translator)
     assert np.all(np.diff(scores, axis=1) <= 0)
     for row in range(2):
         assert len({*translations[row]}) > 1
-    assert translations[2].tolist() == [b""] * 4 and not scores[2].any()
+    assert translations[2].tolist() == [b""] * 4
+    assert scores[2].tolist() == [0, NEVER, NEVER, NEVER]
+    assert translator.n_best([""]) == [[("", 0.0)]]
 
 
 @pytest.mark.slow
@@ -104,7 +110,7 @@ def test_options_are_chosen_at_export_and_recorded(run_folder, tmp_path):
     assert report.ok
     decoding = read_metadata(path)["model"]["decoding"]
     expected = {"method": "beam", "beam_size": 3, "length_penalty": 0.6}
-    assert expected.items() <= decoding["serving_default"].items()
+    assert expected.items() <= decoding["translate"].items()
     assert decoding["translate_nbest"]["n_best"] == 2
     python = Translator.load(run_folder, options=options)
     loaded = Translator.load(path)
@@ -179,9 +185,36 @@ def test_a_repository_that_is_a_file_is_named(run_folder, tmp_path):
         export(run_folder, tmp_path / "file")
 
 
-def test_an_export_is_not_exported_again(exported, tmp_path):
-    with pytest.raises(UserError, match="exported model already"):
-        export(exported, tmp_path)
+def test_translate_and_serving_default_are_one_function(exported):
+    model = SavedModel.FromString((exported / "saved_model.pb").read_bytes())
+    (meta_graph,) = model.meta_graphs
+    graph = meta_graph.graph_def
+    functions = {f.signature.name: f.node_def for f in graph.library.function}
+    calls = {n.name: n.attr["f"].func.name for n in graph.node}
+    called = []
+    for name in ("translate", "serving_default"):
+        output = meta_graph.signature_def[name].outputs["translation"].name
+        wrapper = functions[calls[output.partition(":")[0]]]
+        called += [n.attr["f"].func.name for n in wrapper if "f" in n.attr]
+    assert len(called) == 2 and len({*called}) == 1
+
+
+def test_the_loaded_object_translates_strings_of_any_shape(exported, translator):
+    loaded = tf.saved_model.load(str(exported))
+    texts = ["O gato preto bebeu o leite.", "Bom dia!"]
+    expected = [translator(text).encode() for text in texts]
+    one = loaded(texts[0])
+    assert one.shape == () and one.numpy() == expected[0]
+    assert loaded(texts).numpy().tolist() == expected
+    assert loaded(tf.constant(texts)).numpy().tolist() == expected
+    assert loaded(np.array([texts])).numpy().tolist() == [expected]
+
+
+def test_an_export_is_exported_again_with_its_weights(exported, tmp_path, served):
+    path, report = export(exported, tmp_path, "again", precision="float16")
+    assert report.ok
+    texts = ["O gato preto bebeu o leite.", "Bom dia!"]
+    assert Translator.load(path)(texts) == served(texts)
 
 
 def test_the_optimiser_stays_behind(exported, run_folder):

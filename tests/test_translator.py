@@ -55,7 +55,7 @@ def test_only_strings_are_taken(translator, wrong):
 @pytest.mark.slow
 def test_batches_do_not_change_a_translation(served, translator):
     """64 sentences, 20 random batchings, through the SavedModel."""
-    answer = served.signatures["serving_default"]
+    answer = served.signatures["translate"]
 
     def translate(rows):
         out = answer(text=tf.constant([SENTENCES[i] for i in rows]))
@@ -128,14 +128,14 @@ def test_bad_input_disturbs_nobody(model, request):
 
 
 def test_nothing_in_nothing_out(served):
-    answer = served.signatures["serving_default"](text=tf.constant(["", " "]))
+    answer = served.signatures["translate"](text=tf.constant(["", " "]))
     assert answer["translation"].numpy().tolist() == [b"", b""]
     assert answer["score"].numpy().tolist() == [0.0, 0.0]
 
 
 def test_an_empty_batch_gives_an_empty_batch(served):
     empty = tf.constant([], tf.string)
-    answer = served.signatures["serving_default"](text=empty)
+    answer = served.signatures["translate"](text=empty)
     assert answer["translation"].shape == answer["score"].shape == (0,)
     score = served.signatures["score"](text=empty, translation=empty)["score"]
     assert score.shape == (0,)
@@ -146,7 +146,7 @@ def test_an_empty_batch_gives_an_empty_batch(served):
 
 def test_a_translation_that_does_not_end_is_cut_at_its_own_limit(translator):
     ids = translator.tokenizer.tokenize(["o " * 40])
-    answer = translator.signatures["serving_default"](text=tf.constant(["o " * 40]))
+    answer = translator.signatures["translate"](text=tf.constant(["o " * 40]))
     written = translator.tokenizer.tokenize(answer["translation"]).row_lengths()
     assert int(written[0]) <= min(2 * (ids.shape[1] or 41) + 10, translator.max_length)
 
@@ -244,7 +244,7 @@ class Echo(Translator):
     def __init__(self, max_length=8):
         self.max_length = max_length
         self.batches = []
-        self.signatures = {"count": self._count, "serving_default": self._echo}
+        self.signatures = {"count": self._count, "translate": self._echo}
 
     def _count(self, text):
         return {"tokens": tf.constant([len(t.decode().split()) for t in text.numpy()])}
@@ -441,13 +441,13 @@ def test_the_best_of_many_are_alike_in_python_and_in_an_export(exported, transla
     texts = ["O gato preto bebeu o leite.", "", "Bom dia!"]
     ours = translator.n_best(texts)
     served = Translator.load(exported).n_best(texts)
-    for mine, theirs, count in zip(ours, served, (4, 4, 4), strict=True):
+    for mine, theirs, count in zip(ours, served, (4, 1, 4), strict=True):
         assert len(mine) == count
         assert [text for text, _ in mine] == [text for text, _ in theirs]
         scores = [score for _, score in mine]
         assert scores == sorted(scores, reverse=True)
         assert scores == pytest.approx([score for _, score in theirs], abs=1e-4)
-    assert [text for text, _ in ours[1]] == [""] * 4
+    assert ours[1] == [("", 0.0)]
 
 
 def test_translations_begin_as_they_are_told_to(translator, exported):

@@ -1067,7 +1067,7 @@ def verify(
         model = (read_metadata(find_saved_model(path)[0]) or {"model": {}})["model"]
         options = None
         if "decoding" in model:
-            chosen = model["decoding"]["serving_default"]
+            chosen = model["decoding"]["translate"]
             options = DecodingOptions.described(chosen)
         translator = Translator.load(run, checkpoint, options)
         round_weights(translator.transformer, model.get("precision"))

@@ -1,7 +1,6 @@
 """Export for CTranslate2: the same weights and pieces, for its engine in C++."""
 
 import logging
-from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
@@ -10,11 +9,11 @@ from keras import ops
 from tfxformer.decoding import decode
 from tfxformer.errors import UserError
 from tfxformer.layers import positional_encoding
+from tfxformer.reopen import load_translator
 from tfxformer.repository import model_folder, next_version
 from tfxformer.saved_model import PROBES
 from tfxformer.special_ids import END_ID, PAD_ID, START_ID, UNK_ID
 from tfxformer.tokenizer import encode_source
-from tfxformer.translator import Translator
 
 log = logging.getLogger("tfxformer")
 
@@ -35,7 +34,7 @@ def export_ctranslate2(run, to="export", name="pt_en", checkpoint="best"):
     renamed into place once CTranslate2 has loaded it and given the run's answers.
 
     Args:
-        run: the path of a run folder.
+        run: the path of a run folder, or of an export.
         to: the model repository.
         name: the model's name in it.
         checkpoint: "best" or "last".
@@ -61,9 +60,7 @@ def export_ctranslate2(run, to="export", name="pt_en", checkpoint="best"):
             f"{folder}: holds SavedModels, and TensorFlow Serving would take the new "
             "version for one: give another --name"
         )
-    if (Path(run) / "saved_model.pb").exists():
-        raise UserError(f"{run}: is an exported model already; give a run folder")
-    translator = Translator.load(run, checkpoint)
+    translator = load_translator(run, checkpoint)
     spec = specification(translator.tokenizer, translator.transformer)
 
     def write_and_prove(part):

@@ -5,15 +5,16 @@ from pathlib import Path
 
 import keras
 import numpy as np
+import tensorflow as tf
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 from tfxformer.errors import UserError
 from tfxformer.precision import NarrowWeights, check_precision
 from tfxformer.quiet import quiet_stderr
 from tfxformer.recorded import example, write_metadata
+from tfxformer.reopen import load_translator
 from tfxformer.repository import next_version
 from tfxformer.signatures import n_best_options
-from tfxformer.translator import Translator
 from tfxformer.verify import verify
 from tfxformer.warm_up import requests, write_warm_up
 
@@ -49,7 +50,7 @@ def export(
     repository never sees half a version, nor one that cannot be served.
 
     Args:
-        run: the path of a run folder.
+        run: the path of a run folder, or of an export to write again.
         to: the model repository.
         name: the model's name in it.
         checkpoint: "best" or "last".
@@ -72,9 +73,7 @@ def export(
         tfxformer.errors.UserError: precision 'float8': there are float32, ...
     """
     check_precision(precision)
-    if (Path(run) / "saved_model.pb").exists():
-        raise UserError(f"{run}: is an exported model already; give a run folder")
-    translator = Translator.load(run, checkpoint, options, xla)
+    translator = load_translator(run, checkpoint, options, xla)
 
     def write_and_prove(part):
         write(translator, part, precision)
@@ -111,12 +110,18 @@ def write(translator, path, precision="float32"):
     for widened in narrow.widened if narrow else ():
         archive.track(widened)
     for name, function in translator.signatures.items():
+        if name == "serving_default":  # the archive's alias for the first endpoint
+            continue
         # Traced anew: a graph that was traced before would be written beside the
         # one that saving traces.
         python = function.python_function
         if narrow and name not in WITHOUT_MODEL:
             python = narrow.used_by(python)
-        archive.add_endpoint(name, python, input_signature=function.input_signature)
+        endpoint = archive.add_endpoint(
+            name, python, input_signature=function.input_signature
+        )
+        if name == "translate":
+            archive._tf_trackable.__call__ = callable_on_any_shape(endpoint)
     with quiet_stderr():
         archive.write_out(str(path), verbose=False)
     _slim(Path(path, "saved_model.pb"))
@@ -131,13 +136,31 @@ def write(translator, path, precision="float32"):
             "vocab_size": translator.tokenizer.vocab_size,
             "architecture": translator.transformer.config,
             "decoding": {
-                "serving_default": translator.options.describe(),
+                "translate": translator.options.describe(),
                 "translate_nbest": n_best_options(translator.options).describe(),
             },
             "xla": translator.xla,
             "precision": precision,
         },
     )
+
+
+def callable_on_any_shape(translate):
+    """What a loaded export does when it is called, as the TensorFlow tutorial's is.
+
+    Args:
+        translate: the signature's graph function.
+
+    Returns:
+        A graph function of strings of any shape to translations of that shape.
+    """
+
+    @tf.function(autograph=False, input_signature=[tf.TensorSpec(None, tf.string)])
+    def call(text):
+        found = translate(tf.reshape(text, [-1]))["translation"]
+        return tf.reshape(found, tf.shape(text))
+
+    return call
 
 
 def _slim(file):
@@ -180,10 +203,10 @@ def _probes(translator):
         ],
         dtype=object,
     )
-    translation = translator.answers("serving_default", {"text": text})["translation"]
+    translation = translator.answers("translate", {"text": text})["translation"]
     ids = translator.answers("tokenize", {"text": text})["ids"]
     nothing = np.array([], dtype=object)
-    for signature in ("serving_default", "translate_nbest", "attention"):
+    for signature in ("translate", "serving_default", "translate_nbest", "attention"):
         # Attention of all of them would be most of what is recorded.
         few = text[[0, 2]] if signature == "attention" else text
         yield signature, {"text": few}

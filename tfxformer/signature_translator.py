@@ -45,7 +45,7 @@ class SignatureTranslator:
         """Runs one signature of the exported model's contract.
 
         Args:
-            signature: its name, such as "serving_default".
+            signature: its name, such as "translate".
             inputs: arrays by input name.
 
         Returns:
@@ -284,7 +284,7 @@ class SignatureTranslator:
             )
         translations, scores = [""] * len(texts), np.zeros(len(texts))
         batches = [*_batches(lengths + 1, tokens_per_batch, _LEAST_TOKENS)]
-        found = self._answers_by_rows("serving_default", batches, text=texts)
+        found = self._answers_by_rows("translate", batches, text=texts)
         for rows, answer in zip(batches, found, strict=True):
             for i, translation in zip(rows, answer["translation"], strict=True):
                 translations[i] = translation.decode()

@@ -5,6 +5,7 @@ import dataclasses
 import tensorflow as tf
 
 from tfxformer.decoding import decode
+from tfxformer.decoding_options import NEVER
 from tfxformer.layers.masking import padding_mask
 from tfxformer.special_ids import END_ID
 from tfxformer.tokenizer import encode_source, encode_target
@@ -50,9 +51,11 @@ def signatures(tokenizer, transformer, options, xla=False):
         found = _search(transformer, source, some, xla)
         n = some.n_best
         flat = tf.reshape(found.ids, tf.stack([tf.shape(text)[0] * n, -1]))
+        # Nothing has one translation: nothing.
+        again = (source[:, :1] == END_ID) & (tf.range(n) > 0)
         return {
             "translations": tf.reshape(tokenizer.detokenize(flat), [-1, n]),
-            "scores": found.rank,
+            "scores": tf.where(again, NEVER, found.rank),
         }
 
     def score(text, translation):
@@ -92,7 +95,7 @@ def signatures(tokenizer, transformer, options, xla=False):
         return {"text": tokenizer.detokenize(ids)}
 
     takes = {
-        translate: ("serving_default", [text]),
+        translate: ("translate", [text]),
         translate_nbest: ("translate_nbest", [text]),
         score: ("score", [text, translation]),
         attention: ("attention", [text]),
@@ -100,10 +103,12 @@ def signatures(tokenizer, transformer, options, xla=False):
         tokenize: ("tokenize", [text]),
         detokenize: ("detokenize", [ids]),
     }
-    return {
+    found = {
         name: tf.function(function, autograph=False, input_signature=signature)
         for function, (name, signature) in takes.items()
     }
+    # TensorFlow Serving's name for the signature of a request that names none.
+    return found | {"serving_default": found["translate"]}
 
 
 def completion(tokenizer, transformer, options):
@@ -116,7 +121,7 @@ def completion(tokenizer, transformer, options):
 
     Returns:
         A function of ``text`` and ``prefix``, strings ``(batch,)``, to a dict like
-        that of ``serving_default``; the translation begins with the prefix.
+        that of ``translate``; the translation begins with the prefix.
     """
     longest = transformer.max_length - 1
     strings = tf.TensorSpec([None], tf.string)

@@ -332,7 +332,7 @@ def _exported_options(run):
     decoding = read_metadata(run)["model"].get("decoding")
     if decoding is None:
         return DecodingOptions()
-    return DecodingOptions.described(decoding["serving_default"])
+    return DecodingOptions.described(decoding["translate"])
 
 
 def _model_digest(run, checkpoint):

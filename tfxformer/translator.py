@@ -224,7 +224,7 @@ class Translator(SignatureTranslator):
         """As `SignatureTranslator.answers` says.
 
         Args:
-            signature: its name, such as "serving_default".
+            signature: its name, such as "translate".
             inputs: arrays by input name.
 
         Returns:

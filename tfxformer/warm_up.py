@@ -85,7 +85,13 @@ def requests(translator):
     some = [ids[:, : columns - 3] for columns in (XLA_COLUMNS, 2 * XLA_COLUMNS)]
     texts = [translator.answers("detokenize", {"ids": x})["text"][0] for x in some]
     rows = XLA_ROWS if translator.xla else _ROWS
-    found = [("serving_default", {"text": [text] * n}) for text in texts for n in rows]
+    # One function under two names, which a server prepares once for each.
+    found = [
+        (signature, {"text": [text] * n})
+        for signature in ("translate", "serving_default")
+        for text in texts
+        for n in rows
+    ]
     found.append(("score", {"text": texts[:1], "translation": texts[:1]}))
     for signature in ("translate_nbest", "attention", "count", "tokenize"):
         found.append((signature, {"text": texts[:1]}))

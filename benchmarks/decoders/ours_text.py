@@ -16,7 +16,7 @@ translator = Translator.load(args.path, xla=args.xla)
 
 
 def decode(texts):
-    answer = translator.signatures["serving_default"](text=tf.constant(texts))
+    answer = translator.signatures["translate"](text=tf.constant(texts))
     return [text.decode() for text in answer["translation"].numpy()]
 
 
