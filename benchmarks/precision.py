@@ -106,9 +106,7 @@ def alternatives(run, checkpoint, folder):
         return model
 
     widened = made(rounded, lambda model: found["float16"].size)
-    widened.translator.signatures["translate"] = widened_each_call(
-        widened.translator
-    )
+    widened.translator.signatures["translate"] = widened_each_call(widened.translator)
     found["float16, widened each call"] = widened
     found["bfloat16 model"] = made(bfloat16_model, lambda model: sizes(model, 2))
     found["bfloat16 products"] = made(

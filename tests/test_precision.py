@@ -99,9 +99,7 @@ def test_two_precisions_in_one_process_keep_apart(narrow, run_folder, exported):
         matrix.assign(matrix * 0.5)
     NarrowWeights(translator.transformer, "float16")
     second.answers("translate", inputs)
-    np.testing.assert_array_equal(
-        first.answers("translate", inputs)["score"], before
-    )
+    np.testing.assert_array_equal(first.answers("translate", inputs)["score"], before)
 
 
 @pytest.mark.slow
