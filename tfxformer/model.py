@@ -5,6 +5,7 @@ from keras import ops
 
 from tfxformer.layers import Decoder, Encoder, padding_mask
 from tfxformer.layers.kernels import add_bias
+from tfxformer.layers.sizes import integers
 
 
 @keras.saving.register_keras_serializable("tfxformer")
@@ -79,6 +80,10 @@ class Transformer(keras.Model):
         **kwargs,
     ):
         super().__init__(**kwargs)
+        vocab_sizes = integers(
+            input_vocab_size=input_vocab_size, target_vocab_size=target_vocab_size
+        )
+        input_vocab_size, target_vocab_size = vocab_sizes.values()
         if tie_embeddings and input_vocab_size != target_vocab_size:
             raise ValueError(
                 "tie_embeddings needs one vocabulary: input_vocab_size="
@@ -86,25 +91,30 @@ class Transformer(keras.Model):
             )
         self.supports_masking = True
         stack = {
-            "num_layers": num_layers,
-            "d_model": d_model,
-            "num_heads": num_heads,
-            "dff": dff,
+            **integers(
+                num_layers=num_layers,
+                d_model=d_model,
+                num_heads=num_heads,
+                dff=dff,
+                max_length=max_length,
+            ),
             "dropout_rate": dropout_rate,
             "norm": norm,
-            "max_length": max_length,
             "learned_positions": learned_positions,
             "use_positions": use_positions,
             "attention_dropout": attention_dropout,
             "activation_dropout": activation_dropout,
         }
-        self.config = stack | {
-            "input_vocab_size": input_vocab_size,
-            "target_vocab_size": target_vocab_size,
+        if num_decoder_layers is not None:
+            decoder = integers(num_decoder_layers=num_decoder_layers)
+            (num_decoder_layers,) = decoder.values()
+        self.config = {
+            **stack,
+            **vocab_sizes,
             "tie_embeddings": tie_embeddings,
             "num_decoder_layers": num_decoder_layers,
         }
-        self.max_length = max_length
+        self.max_length = stack["max_length"]
         self.target_vocab_size = target_vocab_size
         stack["dtype"] = self.dtype_policy
         self.encoder = Encoder(vocab_size=input_vocab_size, name="encoder", **stack)

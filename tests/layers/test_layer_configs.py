@@ -1,6 +1,7 @@
 """Each public layer goes through its config and comes back the same."""
 
 import inspect
+import itertools
 import json
 
 import keras
@@ -11,6 +12,7 @@ import tensorflow as tf
 from numpy.testing import assert_array_equal
 
 import tfxformer.layers
+from tfxformer import Transformer
 from tfxformer.layers import (
     AddAndNorm,
     CausalSelfAttention,
@@ -51,6 +53,13 @@ CASES = [
     (MultiHeadAttention, ATTENTION, (X, Y)),
     (PositionalEmbedding, {"vocab_size": 20, "d_model": 16, **POSITIONS}, (IDS,)),
 ]
+VOCABULARIES = {"input_vocab_size": 20, "target_vocab_size": 30}
+DEPTHS = {"num_layers": 2, "num_decoder_layers": 1}
+TRANSFORMER = (
+    Transformer,
+    {**LAYER, **POSITIONS, **VOCABULARIES, **DEPTHS},
+    ((IDS, IDS),),
+)
 cases = pytest.mark.parametrize(("kind", "options", "inputs"), CASES)
 # Not options of the layer, but a layer that is handed over.
 NOT_IN_CONFIG = {"self", "args", "kwargs", "embedding"}
@@ -87,6 +96,22 @@ def test_config_round_trip(kind, options, inputs):
         copy(*inputs)
         copy.set_weights(layer.get_weights())
         assert_array_equal(copy(*inputs), layer(*inputs))
+
+
+@pytest.mark.parametrize(("kind", "options", "inputs"), [*CASES, TRANSFORMER])
+def test_any_integer_type_is_a_size(kind, options, inputs):
+    sizes = {name: x for name, x in options.items() if type(x) is int}
+    types = itertools.cycle([np.int32, np.array, tf.constant, np.uint8])
+    given = {name: next(types)(size) for name, size in sizes.items()}
+    layer = kind(**options | given, name="mine")
+    layer(*inputs)
+    config = layer.get_config()
+    assert config == kind(**options, name="mine").get_config()
+    assert all(type(config[name]) is int for name in sizes)
+    for name, size in sizes.items():
+        for bad in (float(size), str(size), np.array([size]), tf.constant(1.0)):
+            with pytest.raises(TypeError, match=f"{name} must be an integer, not"):
+                kind(**options | {name: bad})
 
 
 @cases

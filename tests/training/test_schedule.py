@@ -52,8 +52,9 @@ def test_the_optimizer_follows_it():
         value = float(weight)
 
 
-def test_config_round_trip():
-    schedule = CustomSchedule(d_model=64, warmup_steps=10)
+@pytest.mark.parametrize("integer", [int, np.int32, tf.constant])
+def test_config_round_trip(integer):
+    schedule = CustomSchedule(d_model=integer(64), warmup_steps=integer(10))
     config = {"d_model": 64, "warmup_steps": 10}
     assert schedule.get_config() == config
     optimizer = keras.optimizers.Adam(schedule)

@@ -12,6 +12,7 @@ from tfxformer.layers.dropout import Dropout
 from tfxformer.layers.masking import key_mask, look_ahead_mask
 from tfxformer.layers.projection import Projection
 from tfxformer.layers.residual import AddAndNorm
+from tfxformer.layers.sizes import integers
 
 # Far below any score, yet finite in half precision, so that a row with everything
 # masked gives no NaN.
@@ -145,10 +146,10 @@ class MultiHeadAttention(keras.layers.Layer):
     def __init__(self, num_heads, key_dim, dropout=0.0, **kwargs):
         super().__init__(**kwargs)
         self.supports_masking = True
-        self.num_heads = num_heads
-        self.key_dim = key_dim
+        sizes = integers(num_heads=num_heads, key_dim=key_dim)
+        self.num_heads, self.key_dim = sizes.values()
         self.dropout_rate = dropout
-        width = num_heads * key_dim
+        width = self.num_heads * self.key_dim
         policy = self.dtype_policy
         self.query_dense = Projection(width, name="query", dtype=policy)
         self.key_dense = Projection(width, name="key", dtype=policy)

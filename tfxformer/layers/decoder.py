@@ -10,6 +10,7 @@ from tfxformer.layers.masking import padding_mask
 from tfxformer.layers.normalization import LayerNorm
 from tfxformer.layers.positional import PositionalEmbedding
 from tfxformer.layers.residual import EPSILON
+from tfxformer.layers.sizes import integers
 
 
 @keras.saving.register_keras_serializable("tfxformer")
@@ -59,9 +60,7 @@ class DecoderLayer(keras.layers.Layer):
         super().__init__(**kwargs)
         self.supports_masking = True
         self.config = {
-            "d_model": d_model,
-            "num_heads": num_heads,
-            "dff": dff,
+            **integers(d_model=d_model, num_heads=num_heads, dff=dff),
             "dropout_rate": dropout_rate,
             "norm": norm,
             "attention_dropout": attention_dropout,
@@ -171,14 +170,16 @@ class Decoder(keras.layers.Layer):
         super().__init__(**kwargs)
         self.supports_masking = True
         self.config = {
-            "num_layers": num_layers,
-            "d_model": d_model,
-            "num_heads": num_heads,
-            "dff": dff,
-            "vocab_size": vocab_size,
+            **integers(
+                num_layers=num_layers,
+                d_model=d_model,
+                num_heads=num_heads,
+                dff=dff,
+                vocab_size=vocab_size,
+                max_length=max_length,
+            ),
             "dropout_rate": dropout_rate,
             "norm": norm,
-            "max_length": max_length,
             "learned_positions": learned_positions,
             "use_positions": use_positions,
             "attention_dropout": attention_dropout,

@@ -9,6 +9,7 @@ from tfxformer.layers.masking import padding_mask
 from tfxformer.layers.normalization import LayerNorm
 from tfxformer.layers.positional import PositionalEmbedding
 from tfxformer.layers.residual import EPSILON
+from tfxformer.layers.sizes import integers
 
 
 @keras.saving.register_keras_serializable("tfxformer")
@@ -54,9 +55,7 @@ class EncoderLayer(keras.layers.Layer):
         super().__init__(**kwargs)
         self.supports_masking = True
         self.config = {
-            "d_model": d_model,
-            "num_heads": num_heads,
-            "dff": dff,
+            **integers(d_model=d_model, num_heads=num_heads, dff=dff),
             "dropout_rate": dropout_rate,
             "norm": norm,
             "attention_dropout": attention_dropout,
@@ -149,14 +148,16 @@ class Encoder(keras.layers.Layer):
         super().__init__(**kwargs)
         self.supports_masking = True
         self.config = {
-            "num_layers": num_layers,
-            "d_model": d_model,
-            "num_heads": num_heads,
-            "dff": dff,
-            "vocab_size": vocab_size,
+            **integers(
+                num_layers=num_layers,
+                d_model=d_model,
+                num_heads=num_heads,
+                dff=dff,
+                vocab_size=vocab_size,
+                max_length=max_length,
+            ),
             "dropout_rate": dropout_rate,
             "norm": norm,
-            "max_length": max_length,
             "learned_positions": learned_positions,
             "use_positions": use_positions,
             "attention_dropout": attention_dropout,
@@ -240,6 +241,7 @@ def head_size(d_model, num_heads):
         >>> head_size(512, 8)
         64
     """
+    d_model, num_heads = integers(d_model=d_model, num_heads=num_heads).values()
     if d_model % num_heads:
         raise ValueError(
             f"d_model={d_model} is not a multiple of num_heads={num_heads}"

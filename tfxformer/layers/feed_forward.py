@@ -5,6 +5,7 @@ import keras
 from tfxformer.layers.dropout import Dropout
 from tfxformer.layers.projection import Projection
 from tfxformer.layers.residual import AddAndNorm
+from tfxformer.layers.sizes import integers
 
 
 @keras.saving.register_keras_serializable("tfxformer")
@@ -41,6 +42,7 @@ class FeedForward(keras.layers.Layer):
     ):
         super().__init__(**kwargs)
         self.supports_masking = True
+        d_model, dff = integers(d_model=d_model, dff=dff).values()
         policy = self.dtype_policy
         self.hidden_dense = Projection(
             dff, activation="relu", name="hidden", dtype=policy

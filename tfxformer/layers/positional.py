@@ -5,6 +5,7 @@ import numpy as np
 from keras import ops
 
 from tfxformer.layers.masking import padding_mask
+from tfxformer.layers.sizes import integers
 
 
 def positional_encoding(length, depth):
@@ -81,19 +82,18 @@ class PositionalEmbedding(keras.layers.Layer):
     ):
         super().__init__(**kwargs)
         self.supports_masking = True
-        self.vocab_size = vocab_size
-        self.d_model = d_model
-        self.max_length = max_length
+        sizes = integers(vocab_size=vocab_size, d_model=d_model, max_length=max_length)
+        self.vocab_size, self.d_model, self.max_length = sizes.values()
         self.learned_positions = learned_positions
         self.use_positions = use_positions
         self.embedding = embedding or keras.layers.Embedding(
-            vocab_size,
-            d_model,
+            self.vocab_size,
+            self.d_model,
             dtype=self.dtype_policy,
             # With this deviation embeddings that are also the output projection
             # (tied) start with logits of deviation 1.
             embeddings_initializer=keras.initializers.RandomNormal(
-                stddev=d_model**-0.5
+                stddev=self.d_model**-0.5
             ),
             name="pieces",
         )

@@ -22,8 +22,8 @@ class CustomSchedule(keras.optimizers.schedules.LearningRateSchedule):
 
     def __init__(self, d_model, warmup_steps=4000):
         super().__init__()
-        self.d_model = d_model
-        self.warmup_steps = warmup_steps
+        self.d_model = float(d_model)  # of any numeric type
+        self.warmup_steps = float(warmup_steps)
 
     def __call__(self, step):
         # Keras counts steps from 0, the paper from 1: step 0 would learn nothing.
