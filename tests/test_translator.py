@@ -46,10 +46,31 @@ def test_order_is_kept_whatever_the_size_of_batches(translator):
         assert_same(translator, SENTENCES[:20], expected, got)
 
 
-@pytest.mark.parametrize("wrong", [5, None, ["a", 5], [None], [["a"]]])
+@pytest.mark.parametrize("wrong", [None, 3, bytearray(b"a"), np.array("a"), ["a"]])
 def test_only_strings_are_taken(translator, wrong):
-    with pytest.raises(TypeError):
-        translator(wrong)
+    t, two = translator, ["a", "b"]
+    kind = f"a text must be a string, not {type(wrong).__name__}: "
+    doors = [
+        ("text", t),
+        ("text", t.translate),
+        ("text", t.n_best),
+        ("text", lambda x: t.score(x, two)),
+        ("translation", lambda x: t.score(two, x)),
+        ("text", lambda x: t.complete(x, two)),
+        ("prefix", lambda x: t.complete(two, x)),
+    ]
+    for name, door in doors:
+        with pytest.raises(TypeError, match=f"^{name} 2: {kind}"):
+            door(["a", wrong])
+    for door in (t.explain, t.parts, lambda x: [*t.stream(x)]):
+        with pytest.raises(TypeError, match=f"^{kind}"):
+            door(wrong)
+    for _, door in doors if wrong != ["a"] else ():
+        with pytest.raises(TypeError, match=f"^{kind}"):
+            door(wrong)
+    for _, door in doors[1:]:  # not each of its characters
+        with pytest.raises(TypeError, match=r"list of strings, not one: 'Olá\.'"):
+            door("Olá.")
 
 
 @pytest.mark.slow
@@ -228,11 +249,9 @@ def test_what_is_too_long_has_no_score(translator, caplog):
     assert "48 tokens, more than the 47" in first
 
 
-def test_scoring_wants_pairs_of_strings(translator):
+def test_scoring_wants_pairs(translator):
     with pytest.raises(ValueError, match="1 translations for 2 texts"):
         translator.score(["a", "b"], ["a"])
-    with pytest.raises(TypeError, match="NoneType"):
-        translator.score(["a"], [None])
 
 
 # Documents. `Echo` stands for a model where it does not matter what that answers.

@@ -2,6 +2,7 @@
 
 import logging
 import re
+import reprlib
 
 import numpy as np
 
@@ -110,7 +111,7 @@ class SignatureTranslator:
             TypeError: for anything but strings.
         """
         split = sentences.split_sentences if split_sentences else sentences.split_lines
-        documents = self._fit([split(as_text(text)) for text in texts], first)
+        documents = self._fit([*map(split, as_texts(texts, first))], first)
         unique = dict.fromkeys(part for pieces in documents for part in pieces[1::2])
         translations, means = self._translate_sentences([*unique], tokens_per_batch)
         means = dict(zip(unique, means, strict=True))
@@ -153,7 +154,7 @@ class SignatureTranslator:
         Raises:
             TypeError: for anything but strings.
         """
-        texts = [as_text(text) for text in texts]
+        texts = as_texts(texts, first)
         lengths = self._lengths(texts)
         for i in np.flatnonzero(lengths >= self.max_length):
             log.warning(
@@ -190,6 +191,9 @@ class SignatureTranslator:
 
         Returns:
             An `Explanation`.
+
+        Raises:
+            TypeError: for anything but a string.
         """
         answer = self.answers("attention", {"text": [as_text(text)]})
         return Explanation.of(
@@ -219,8 +223,8 @@ class SignatureTranslator:
             TypeError: for anything but strings.
             ValueError: when there are not as many translations as texts.
         """
-        texts = [as_text(text) for text in texts]
-        translations = [as_text(translation) for translation in translations]
+        texts = as_texts(texts, first)
+        translations = as_texts(translations, first, "translation")
         if len(texts) != len(translations):
             raise ValueError(f"{len(translations)} translations for {len(texts)} texts")
         lengths = np.maximum(self._lengths(texts), self._lengths(translations))
@@ -354,6 +358,40 @@ def as_text(text):
     if isinstance(text, bytes):
         text = text.decode("utf-8", errors="surrogateescape")
     if not isinstance(text, str):
-        raise TypeError(f"a text must be a string, not {type(text).__name__}: {text!r}")
+        given = f"{type(text).__name__}: {reprlib.repr(text)}"
+        raise TypeError(f"a text must be a string, not {given}")
     # Bytes that are not UTF-8, and lone surrogates, count as spaces.
     return re.sub("[\ud800-\udfff]", " ", text)
+
+
+def as_texts(texts, first=1, name="text"):
+    """`as_text` of each text of a list.
+
+    Args:
+        texts: strings or bytes.
+        first: the number of the first in messages.
+        name: what messages call each of them.
+
+    Returns:
+        A list of strings.
+
+    Raises:
+        TypeError: for one text instead of a list, and for anything but strings in it.
+
+    Example:
+        >>> as_texts(["Bom dia!", None])
+        Traceback (most recent call last):
+        ...
+        TypeError: text 2: a text must be a string, not NoneType: None
+    """
+    if isinstance(texts, (str, bytes)):
+        raise TypeError(f"give a list of strings, not one: {reprlib.repr(texts)}")
+    if isinstance(texts, bytearray) or not np.iterable(texts):
+        return [as_text(texts)]  # which raises
+    found = []
+    for number, text in enumerate(texts, first):
+        try:
+            found.append(as_text(text))
+        except TypeError as error:
+            raise TypeError(f"{name} {number}: {error}") from None
+    return found

@@ -13,7 +13,7 @@ from tfxformer.decoding import DecodingOptions, decode_steps
 from tfxformer.errors import UserError
 from tfxformer.recorded import read_metadata
 from tfxformer.run import Run
-from tfxformer.signature_translator import SignatureTranslator, as_text
+from tfxformer.signature_translator import SignatureTranslator, as_text, as_texts
 from tfxformer.signatures import completion, signatures
 from tfxformer.tokenizer import encode_source
 
@@ -123,18 +123,17 @@ class Translator(SignatureTranslator):
             A list of strings.
 
         Raises:
+            TypeError: for anything but strings.
             UserError: for an exported model, which takes no prefixes.
         """
         if self.transformer is None:
             raise UserError("an exported model takes no prefixes: give a run folder")
+        texts, prefixes = as_texts(texts), as_texts(prefixes, name="prefix")
         if len(texts) != len(prefixes):
             raise ValueError(f"{len(prefixes)} prefixes for {len(texts)} texts")
         if not texts:
             return []
-        found = self._complete(
-            tf.constant([as_text(text) for text in texts]),
-            tf.constant([as_text(prefix) for prefix in prefixes]),
-        )
+        found = self._complete(tf.constant(texts), tf.constant(prefixes))
         return [text.decode() for text in found["translation"].numpy()]
 
     def stream(self, text):
@@ -152,6 +151,7 @@ class Translator(SignatureTranslator):
             also where there is nothing to translate.
 
         Raises:
+            TypeError: for anything but a string.
             UserError: for an exported model that was not opened with its Keras model
                 (`reopen.load_translator`).
 

@@ -54,6 +54,24 @@ def test_versions_and_labels(server):
     )
 
 
+def test_a_request_line_in_absolute_form(server):
+    """RFC 9112, 3.2.2: what stands before the path may be any host."""
+    path = "/v1/models/half"
+    status = server.ask(path)
+    assert status[0] == 200
+    for origin in (server.url, "http://models.example:80", "HTTPS://[::1]"):
+        assert server.ask(f"{origin}{path}") == status
+        assert server.ask(f"{origin}{path}?a=http://b/c") == status
+        body = {"instances": [1.0]}
+        assert server.ask(f"{origin}{path}:predict", body)[0] == 200
+    connection = connect(server.url)
+    connection.request("GET", f"{server.url}/monitoring/prometheus/metrics")
+    assert b"request_count" in connection.getresponse().read()
+    connection.close()
+    for inside in ("/v1/models/http://a/b", "/http://a/v1/models/half", "http://a"):
+        assert server.ask(inside)[0] in (400, 404)
+
+
 def test_metadata_is_that_of_the_message(server):
     from google.protobuf import json_format
     from tensorflow_serving.apis.get_model_metadata_pb2 import SignatureDefMap

@@ -26,6 +26,8 @@ _PREDICT = re.compile(
     rf"{_MODEL}{_VERSION}:(?P<method>classify|regress|predict)", re.I | re.A
 )
 _STATUS = re.compile(rf"{_MODEL}{_VERSION}(?:/(?P<metadata>metadata))?", re.I | re.A)
+# Before the path of a request line in absolute form (RFC 9112, 3.2.2).
+_ORIGIN = re.compile("^https?://[^/]*", re.I)
 # An answer of more elements is written in a thread.
 _SMALL = 10_000
 # Of a body that is too large, so many times the maximum is read and thrown away: a
@@ -55,9 +57,11 @@ class RestApi:
     async def _answer(self, request):
         headers = {}
         try:
-            if request.method == "GET" and request.url.path == metrics_page.PATH:
+            # Not decoded: a slash in a model's name is not one of the address.
+            path = _ORIGIN.sub("", request.scope["raw_path"].decode("latin-1"))
+            if request.method == "GET" and path == metrics_page.PATH:
                 return Response(self._metrics.page(), media_type="text/plain")
-            text = await self._route(request)
+            text = await self._route(request, path)
             return Response(text, media_type="application/json")
         except ServingError as error:
             answer = error
@@ -72,9 +76,7 @@ class RestApi:
         content = text.encode("utf-8", "backslashreplace")
         return Response(content, answer.http_status, headers, "application/json")
 
-    async def _route(self, request):
-        # Not decoded: a slash in a model's name is not one of the address.
-        path = request.scope["raw_path"].decode("latin-1")
+    async def _route(self, request, path):
         method = request.method
         malformed = invalid(f"Malformed request: {method} {path}")
         if not path.lower().startswith("/v1/"):
