@@ -229,6 +229,15 @@ def test_bad_records_are_dead_letters(loud, tmp_path):
             assert [*letter] == ["place", "reason", "raw"]
 
 
+def test_text_in_another_encoding(loud, tmp_path):
+    Path("in.txt").write_bytes("Ela não gosta.\nOlá.\n".encode("latin-1"))
+    with pytest.raises(UserError, match=r"2 not UTF-8.*--encoding"):
+        bulk("in.txt", "dead", model="export/loud")
+    summary = bulk("in.txt", "out", model="export/loud", encoding="latin-1")
+    assert summary.translated == 2
+    assert loud.texts == ["Ela não gosta.", "Olá."]
+
+
 def test_a_model_that_reads_no_such_column_is_told(loud, tmp_path):
     (tmp_path / "a.jsonl").write_text('{"texto": "a"}\n' * 3)
     for _ in range(2):  # also where it was done before
@@ -568,6 +577,10 @@ WRONG = {
     "a number and a name": (
         ["--input", "a.csv", "--column", "a", "--id-column", "1"],
         "--column a and --id-column 1: give names",
+    ),
+    "an encoding of Parquet": (
+        ["--input", "a.txt", "--format", "parquet", "--encoding", "latin-1"],
+        "--encoding latin-1: Parquet is in UTF-8; leave it out",
     ),
     "column 0": (["--input", "a.csv", "--column", "0"], "columns are numbered from 1"),
     "no shards": (["--input", "a.txt", "--shards", "0"], "--shards 0: must be at l"),

@@ -1,12 +1,14 @@
 """The command line, as a person meets it: real processes, right and wrong input."""
 
 import gzip
+import io
 import subprocess
 import sys
 
 import pytest
 
 from tfxformer import cli
+from tfxformer.run import Run
 
 COMMAND = [sys.executable, "-m", "tfxformer.cli"]
 
@@ -39,10 +41,10 @@ def wrong(monkeypatch, capfd):
 @pytest.mark.slow
 def test_lines_are_translated_in_order_through_a_pipe(run_folder, translator):
     lines = ["Olá!", "", "O gato bebe leite.", " ", "Bom dia.", "a\u2028b", "fim"]
-    data = "\n".join(lines).encode() + b"\r\n\xff\n"
+    data = "\n".join(lines).encode() + b"\r\n"
     out, err, code = call("translate", "--run", run_folder, stdin=data)
     assert code == 0 and err == ""
-    assert out == "".join(f"{line}\n" for line in translator([*lines, b"\xff"]))
+    assert out == "".join(f"{line}\n" for line in translator(lines))
 
 
 @pytest.mark.slow
@@ -165,6 +167,84 @@ def test_decoding_options_reach_the_search(run_folder, translator):
         for seed in (1, 1, 2)
     ]
     assert sampled[0] == sampled[1] != sampled[2]
+
+
+LATIN = "Bom dia.\tGood morning.\nEla não gosta.\tShe dislikes it.\n".encode("latin-1")
+
+
+@pytest.mark.parametrize("place", ["file", "standard input"])
+@pytest.mark.parametrize("name", ["translate", "score"])
+def test_broken_text_stops_after_what_came_before_it(
+    name, place, run_folder, tmp_path, command, monkeypatch
+):
+    file = tmp_path / "latin.txt"
+    file.write_bytes(LATIN)
+    args = [name, "--run", run_folder]
+    if place == "file":
+        args, place = [*args, "--input", file], file
+    for encoding, code, lines in ([], 1, 1), (["--encoding", "latin-1"], 0, 2):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(LATIN)))
+        out, err, ended = command(*args, *encoding)
+        assert ended == code and len(out.splitlines()) == lines, err
+        if code:
+            assert err.splitlines() == [
+                f"tfxformer: error: {place}:2: not UTF-8; name its encoding, such as "
+                "--encoding latin-1"
+            ]
+    if name == "score":
+        assert out.splitlines()[1].endswith("\tEla não gosta.\tShe dislikes it.")
+
+
+def test_a_text_in_another_encoding_is_read_in_it(run_folder, command, translator):
+    args = ["translate", "--run", run_folder, "--encoding", "latin-1"]
+    out, _, code = command(*args, "Ela n\udce3o gosta.", "não")
+    assert code == 0
+    assert out.splitlines() == translator(["Ela não gosta.", "não"])
+
+
+def test_columns_of_tatoeba(run_folder, tmp_path, command, translator):
+    """English, Portuguese, attribution: as the most common file has them."""
+    file = tmp_path / "por.txt"
+    file.write_text("Good morning.\tBom dia.\tCC-BY 2.0\nHi.\tOlá.\tCC-BY 2.0\n")
+    wrong = ["evaluate", "--run", run_folder, "--data", file]
+    _, err, code = command(*wrong)
+    assert code == 1 and "2 read, 0 kept, 2 dropped" in err.splitlines()[-1]
+    assert "--columns 2,1" in err.splitlines()[-1]
+    out, err, code = command(*wrong, "--columns", "2,1", "--output", tmp_path / "o.txt")
+    assert code == 0 and "2 sentences" in out and "2 kept" in err
+    expected = translator(["Bom dia.", "Olá."])
+    assert (tmp_path / "o.txt").read_text("utf-8").splitlines() == expected
+    out, _, code = command("score", "--run", run_folder, "-i", file, "--columns", "2,1")
+    assert code == 0
+    rows = [line.split("\t")[1:] for line in out.splitlines()]
+    assert rows == [["Bom dia.", "Good morning."], ["Olá.", "Hi."]]
+    _, err, code = command("score", "--run", run_folder, "-i", file)
+    assert code == 1 and "--columns 2,1" in err
+    picture = ["plot", "lengths", "--data", file, "--out", tmp_path / "x.svg"]
+    assert command(*picture)[2] == 1
+    assert command(*picture, "--columns", "2,1")[2] == 0
+
+
+def test_columns_and_encoding_reach_training_and_validation(
+    tmp_path, command, monkeypatch
+):
+    from tfxformer.training import trainer
+    from tfxformer.training.data import read_pairs
+
+    taken = []
+
+    def train(config, out):
+        taken.append(read_pairs(config))
+        return Run(out)
+
+    monkeypatch.setattr(trainer, "train", train)
+    file, valid = tmp_path / "por.txt", tmp_path / "valid.tsv"
+    file.write_bytes("She does not.\tEla não.\tCC\n".encode("latin-1"))
+    valid.write_bytes("No.\tNão.\n".encode("latin-1"))
+    args = ["--data", file, "--valid", valid, "--out", tmp_path / "run"]
+    _, err, code = command("train", *args, "--columns", "2,1", "--encoding", "latin-1")
+    assert code == 0, err
+    assert taken == [([[("Ela não.", "She does not.")]], [("Não.", "No.")])]
 
 
 @pytest.mark.parametrize("bad", ["no tab", "", "one\ttwo\tthree"])
@@ -348,7 +428,43 @@ WRONG = {
     ),
     "unwritable output": (
         ["evaluate", "--run", "RUN", "--data", "PAIRS", "--output", "no/where.txt"],
-        "no/where.txt: No such file",
+        "--output no/where.txt: there is no folder",
+    ),
+    "no encoding": (
+        ["translate", "--run", "RUN", "--input", "PAIRS", "--encoding", "latin-0"],
+        "--encoding 'latin-0': there is no such encoding",
+    ),
+    "an encoding without lines": (
+        ["translate", "--run", "RUN", "-i", "PAIRS", "--encoding", "utf-16"],
+        "--encoding 'utf-16': such files cannot be read by lines; save them as UTF-8",
+    ),
+    "no encoding to train on": (
+        ["train", "--data", "PAIRS", "--encoding", "latin-0", "--out", "OUT"],
+        "data.encoding = latin-0: there is no such encoding",
+    ),
+    "one column": (
+        ["evaluate", "--run", "RUN", "--data", "PAIRS", "--columns", "2"],
+        "--columns '2': give the source's column and the translation's, two numbers",
+    ),
+    "one column twice": (
+        ["train", "--data", "PAIRS", "--columns", "2,2", "--out", "OUT"],
+        "--columns '2,2': give",
+    ),
+    "a picture of no columns": (
+        ["plot", "lengths", "--data", "PAIRS", "--columns", "a,b", "--out", "x.svg"],
+        "--columns 'a,b': give",
+    ),
+    "a setting of one column": (
+        ["train", "--data", "PAIRS", "--set", "data.columns=[1]", "--out", "OUT"],
+        "data.columns = [1]: must be two numbers from 1, such as [2, 1]",
+    ),
+    "text that is not UTF-8": (
+        ["translate", "--run", "RUN", "um", "n\udce3o"],
+        "text 2: not UTF-8; name its encoding, such as --encoding latin-1",
+    ),
+    "a sentence to draw that is not UTF-8": (
+        ["plot", "attention", "n\udce3o", "--run", "RUN", "--out", "x.svg"],
+        "the text is not UTF-8",
     ),
     "bad model name": (
         ["export", "--run", "RUN", "--to", "OUT", "--name", "a/b"],

@@ -296,7 +296,7 @@ def test_where_a_picture_cannot_be_written(wrong, tmp_path, no_model, picture):
     message = wrong(*picture, out="none/x.png")
     assert message.endswith(f"there is no folder {tmp_path / 'none'}")
     (tmp_path / "folder.svg").mkdir()
-    assert wrong(*picture, out="folder.svg").endswith("is a folder")
+    assert wrong(*picture, out="folder.svg").endswith("is a folder; name a file")
 
 
 @pytest.mark.parametrize("picture", COMMANDS, ids=lambda picture: picture[0])

@@ -225,6 +225,26 @@ def test_what_cannot_be_used_says_why(name, file):
     assert record.raw == raw.removeprefix(b"a\ttext\n").removesuffix(b"\n")
 
 
+@pytest.mark.parametrize(
+    ("format", "content"),
+    [
+        ("text", "não"),
+        ("csv", 'é,text\n1,"não"\n'),
+        ("tsv", "text\nnão\n"),
+        ("jsonl", '{"text": "não"}'),
+    ],
+)
+def test_records_may_be_in_another_encoding(format, content, file):
+    content = content.encode("latin-1")
+    column = None if format == "text" else "text"
+    file.write_bytes(content)
+    found, _ = read_all(file, Fields(format, column, None, "latin-1"))
+    assert found[-1].text == "não"
+    file.write_bytes(content.replace(b"\xe3", b"\x81"))
+    found, _ = read_all(file, Fields(format, column, None, "cp1252"))
+    assert found[-1].reason == "not cp1252"
+
+
 @pytest.mark.parametrize("format", FORMATS[:-1])
 def test_a_record_that_is_too_long_is_cut_and_the_next_is_read(format, file):
     limit = records.MAX_BYTES

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tfxformer.plots_canvas import write
+from tfxformer.outputs import write_file
 
 TEMPLATE = Path(__file__).with_name("attention_page.html")
 # Of what nobody sees, these shape the letters beside them.
@@ -105,7 +105,7 @@ class AttentionPage:
         Raises:
             UserError: when it cannot be written.
         """
-        return write(path, self.html.encode())
+        return write_file(path, self.html.encode())
 
 
 def _visible(text):

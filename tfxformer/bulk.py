@@ -30,7 +30,7 @@ from pathlib import Path
 
 from tfxformer import __version__, storage
 from tfxformer.beam_jobs import Pace, Pipeline, check_installed, less_talk
-from tfxformer.corpora.files import open_bytes
+from tfxformer.corpora.files import check_encoding, open_bytes
 from tfxformer.errors import UserError
 from tfxformer.recorded import read_metadata
 from tfxformer.records import FORMATS, Fields, Piece, format_of, read, shown, survey
@@ -105,6 +105,7 @@ def bulk(
     format=None,
     column=None,
     id_column=None,
+    encoding="utf-8",
     shards=None,
     runner="DirectRunner",
     beam_options=(),
@@ -129,6 +130,7 @@ def bulk(
             without a header, its number from 1.
         id_column: which has the records' ids, strings or integers; by default an id
             is the file's name, a colon, and the line's or row's number.
+        encoding: of all but Parquet: one of Python's codecs, such as latin-1.
         shards: into how many shards to cut the input, about; by default one has about
             `SHARD_BYTES` of it.
         runner: Beam's name for where to run. ``DirectRunner`` is this machine.
@@ -155,6 +157,7 @@ def bulk(
         raise UserError("name files to translate with --input")
     if shards is not None and shards < 1:
         raise UserError(f"--shards {shards}: must be at least 1")
+    check_encoding(encoding)
     check_installed("bulk")
     with less_talk():
         hint = "name files with --input, a pattern within quotes"
@@ -165,7 +168,7 @@ def bulk(
         try:
             model = _find_model(os.fspath(model))
             files = _find_files(inputs, folder.path)
-            fields = _fields(files, format, column, id_column)
+            fields = _fields(files, format, column, id_column, encoding)
             settings = {
                 "input": files,
                 **fields._asdict(),
@@ -229,7 +232,7 @@ def _bulk(folder, settings, fields, model, pipeline):
     if dead == records > 0:
         raise UserError(
             f"not one record could be used: {summary.describe()}; see the dead letters "
-            "there, and check --format and --column"
+            "there, and check --format, --column and --encoding"
         )
     return summary
 
@@ -285,7 +288,7 @@ def _path(name):
     return name if storage.is_remote(name) else os.path.abspath(name)
 
 
-def _fields(files, format, column, id_column):
+def _fields(files, format, column, id_column, encoding):
     """What is wanted of the records.
 
     Raises:
@@ -302,13 +305,15 @@ def _fields(files, format, column, id_column):
         (format,) = formats
     if format not in FORMATS:
         raise UserError(f"--format {format!r}: there are {', '.join(FORMATS)}")
+    if format == "parquet" and encoding != "utf-8":
+        raise UserError(f"--encoding {encoding}: Parquet is in UTF-8; leave it out")
     if format == "text":
         for option, name in (("--column", column), ("--id-column", id_column)):
             if name is not None:
                 raise UserError(
                     f"{option} {name}: text has no columns; name another --format"
                 )
-        return Fields("text", None, None)
+        return Fields("text", None, None, encoding)
     column = "text" if column is None else column
     numbers = {name.isdecimal() for name in (column, id_column) if name is not None}
     if format in ("csv", "tsv") and len(numbers) > 1:
@@ -316,7 +321,7 @@ def _fields(files, format, column, id_column):
             f"--column {column} and --id-column {id_column}: give names of columns, or "
             "numbers where the files have no header"
         )
-    return Fields(format, column, id_column)
+    return Fields(format, column, id_column, encoding)
 
 
 def _cut(folder, settings, fields, pipeline):

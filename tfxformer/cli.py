@@ -22,7 +22,10 @@ import typer
 
 from tfxformer import __version__, plot_commands
 from tfxformer.console import say, start_logging
+from tfxformer.corpora.files import pick, read_argument, read_texts
 from tfxformer.errors import INTERRUPTED, PREEMPTED, Stopped, UserError
+from tfxformer.outputs import check_output, write_file
+from tfxformer.plot_commands import Columns, Encoding
 from tfxformer.quiet import start_keras, start_tensorflow
 
 log = logging.getLogger("tfxformer")
@@ -315,6 +318,11 @@ def train(
         typer.Option(help="Pairs to validate on; by default some are held out."),
     ] = None,
     data_dir: DataDir = None,
+    columns: Columns = None,
+    encoding: Annotated[
+        str | None,
+        typer.Option(help="How files are written where not in UTF-8, such as latin-1."),
+    ] = None,
     reverse: Annotated[
         bool | None, typer.Option("--reverse", help="Swap source and target.")
     ] = None,
@@ -351,6 +359,8 @@ def train(
         "data.weights": _numbers(weights, "--weights"),
         "data.valid": valid,
         "data.data_dir": data_dir,
+        "data.columns": columns,
+        "data.encoding": encoding,
         "data.reverse": reverse,
         "data.strict": strict,
         "training.steps": steps,
@@ -395,6 +405,7 @@ def translate(
     input: Annotated[
         Path | None, typer.Option("--input", "-i", help="A file, a text a line.")
     ] = None,
+    encoding: Encoding = "utf-8",
     checkpoint: Checkpoint = "best",
     tokens_per_batch: TokensPerBatch = 2048,
     scores: Annotated[
@@ -428,9 +439,12 @@ def translate(
             "--server: how its model decodes was chosen at the export; leave out "
             "--prefix, --xla, --checkpoint and options of decoding"
         )
-    stream = None
-    if not text:
-        stream = _open(input, "rb") if input else sys.stdin.buffer
+    texts = [
+        read_argument(one, f"text {number}", encoding)
+        for number, one in enumerate(text or [], 1)
+    ]
+    prefix = read_argument(prefix, "--prefix", encoding)
+    chunks = [texts] if texts else _chunks(input, encoding)
     if server:
         from tfxformer.server import Client
 
@@ -446,7 +460,7 @@ def translate(
 
         translator = Translator.load(run, checkpoint, options, xla)
     first = 1
-    for lines in _chunks(stream) if stream else [text]:
+    for lines in chunks:
         if options.n_best > 1:
             answers = _lists(translator.n_best(lines, tokens_per_batch, first), first)
         elif prefix:
@@ -494,6 +508,8 @@ def score(
             help="Sort the lines of each source, which follow one another, best first.",
         ),
     ] = False,
+    columns: Columns = None,
+    encoding: Encoding = "utf-8",
     checkpoint: Checkpoint = "best",
     tokens_per_batch: TokensPerBatch = 2048,
 ):
@@ -502,17 +518,18 @@ def score(
     The score is the mean log-probability of the translation's tokens; nan, with a
     warning, where a side is too long for the model.
     """
-    stream = _open(input, "rb") if input else sys.stdin.buffer
+    chunks = _chunks(input, encoding)
     start_tensorflow()
     from tfxformer.translator import Translator
 
     translator = Translator.load(run, checkpoint)
-    rows = _scored(translator, stream, input or "standard input", tokens_per_batch)
+    name = input or "standard input"
+    rows = _scored(translator, chunks, name, columns, tokens_per_batch)
     if rescore:
         groups = itertools.groupby(rows, key=lambda row: row[1])
         rows = (row for _, group in groups for row in sorted(group, key=_best_first))
     for mean, source, translation in rows:
-        sys.stdout.buffer.write(b"%.4f\t%s\t%s\n" % (mean, source, translation))
+        sys.stdout.buffer.write(f"{mean:.4f}\t{source}\t{translation}\n".encode())
         sys.stdout.buffer.flush()
 
 
@@ -526,6 +543,8 @@ def evaluate(
     ] = "test",
     checkpoint: Checkpoint = "best",
     data_dir: DataDir = None,
+    columns: Columns = None,
+    encoding: Encoding = "utf-8",
     reverse: Reverse = False,
     strict: Strict = False,
     lowercase: Annotated[
@@ -544,30 +563,32 @@ def evaluate(
     options = _decoding(decoding)
     if options.n_best > 1:
         raise UserError("--n-best: one translation is evaluated, the best")
-    for source in data:
-        corpora.check_source(source)
-    written = _open(output, "wb") if output else None
+    if output:
+        check_output("--output", output, corpora.input_files(data))
+    loaded = corpora.load_mixture(
+        data,
+        split,
+        data_dir=data_dir,
+        columns=columns,
+        encoding=encoding,
+        reverse=reverse,
+        strict=strict,
+        cleaned=False,
+    )
     start_tensorflow()
     from tfxformer.evaluation import evaluate
     from tfxformer.translator import Translator
 
     translator = Translator.load(run, checkpoint, options, xla)
-    for source in data:
-        pairs, counts = corpora.load(
-            source,
-            split,
-            data_dir=data_dir,
-            reverse=reverse,
-            strict=strict,
-            cleaned=False,
-        )
+    translations = []
+    for source, (pairs, counts) in zip(data, loaded, strict=True):
         log.info("%s: %s", source, counts.describe())
         result = evaluate(translator, pairs, lowercase, tokens_per_batch)
         print(f"{source}: {result.sentences:,} sentences")
         print(result.describe())
-        if written:
-            written.write("".join(f"{t}\n" for t in result.translations).encode())
-            written.flush()
+        translations += result.translations
+    if output:
+        write_file(output, "".join(f"{line}\n" for line in translations).encode())
 
 
 @app.command()
@@ -849,6 +870,7 @@ def bulk(
         str | None,
         typer.Option(help="Which has ids; by default an id is file:line."),
     ] = None,
+    encoding: Encoding = "utf-8",
     shards: Annotated[
         int | None,
         typer.Option(help="Into how many shards to cut the input, about."),
@@ -875,6 +897,7 @@ def bulk(
         format=format,
         column=column,
         id_column=id_column,
+        encoding=encoding,
         shards=shards,
         runner=runner,
         beam_options=beam_options or (),
@@ -1095,26 +1118,21 @@ def _numbers(text, option):
         ) from None
 
 
-def _open(path, mode):
-    try:
-        return open(path, mode)
-    except OSError as error:
-        raise UserError(f"{path}: {error.strerror}") from None
-
-
-def _scored(translator, stream, name, tokens_per_batch):
-    """Yields a score, a source and a translation for each line of a stream."""
+def _scored(translator, chunks, name, columns, tokens_per_batch):
+    """Yields a score, a source and a translation for each line."""
     first = 1
-    for lines in _chunks(stream):
-        rows = [line.split(b"\t") for line in lines]
-        bad = next((i for i, row in enumerate(rows) if len(row) != 2), len(rows))
+    for lines in chunks:
+        rows = [pick(line, columns) for line in lines]
+        bad = rows.index(None) if None in rows else len(rows)
         sources, translations = zip(*rows[:bad], strict=True) if bad else ((), ())
         scores = translator.score(sources, translations, tokens_per_batch, first)
         yield from zip(scores, sources, translations, strict=True)
         if bad < len(rows):
+            tabs = lines[bad].count("\t")
             raise UserError(
                 f"{name}:{first + bad}: expected a source, a tab and a translation, "
-                f"found {len(rows[bad]) - 1} tabs; mend the line"
+                f"found {tabs} tabs; mend the line, or name its "
+                "columns, such as --columns 2,1"
             )
         first += len(lines)
 
@@ -1124,17 +1142,14 @@ def _best_first(row):
     return (math.isnan(row[0]), -row[0])
 
 
-def _chunks(stream):
+def _chunks(input, encoding):
     """Lines in lists: one by one for a person who types, many at once otherwise."""
-    size = 1 if stream.isatty() else 1024
-    lines = []
-    for line in stream:
-        lines.append(line.rstrip(b"\r\n"))
-        if len(lines) == size:
-            yield lines
-            lines = []
-    if lines:
-        yield lines
+    try:
+        stream = open(input, "rb") if input else sys.stdin.buffer  # noqa: SIM115
+    except OSError as error:
+        raise UserError(f"{input}: {error.strerror}") from None
+    name, size = input or "standard input", 1 if stream.isatty() else 1024
+    return read_texts(stream, name, encoding, size)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 import difflib
 import math
-import os
 import types
 import typing
 from dataclasses import dataclass, field
@@ -12,7 +11,9 @@ from pathlib import Path
 
 import yaml
 
+from tfxformer.corpora.files import check_encoding
 from tfxformer.errors import UserError
+from tfxformer.outputs import write_file
 
 
 @dataclass
@@ -115,6 +116,9 @@ class DataConfig:
         data_dir: the folder of TensorFlow Datasets, for ``ted``.
         reverse: swap source and target.
         strict: stop at a malformed line instead of skipping it.
+        columns: the numbers, from 1, of a TSV's column of sources and of targets; null
+            for a TSV that has these two alone.
+        encoding: of files: one of Python's codecs, such as latin-1.
         max_characters: the longest side of a pair that is kept.
         max_length_ratio: the largest ratio of the two sides' lengths.
         joined: the share of the pairs to train on that come a second time, joined to
@@ -134,6 +138,8 @@ class DataConfig:
     data_dir: str | None = None
     reverse: bool = False
     strict: bool = False
+    columns: list[int] | None = None
+    encoding: str = "utf-8"
     max_characters: int = 1000
     max_length_ratio: float = 3.0
     joined: float = 0.0
@@ -153,6 +159,15 @@ class DataConfig:
                 )
             if not all(0 < weight < math.inf for weight in self.weights):
                 yield "weights", "must all be above 0"
+        columns = self.columns
+        if columns is not None and (
+            len(columns) != 2 or min(columns) < 1 or columns[0] == columns[1]
+        ):
+            yield "columns", "must be two numbers from 1, such as [2, 1]"
+        try:
+            check_encoding(self.encoding)
+        except UserError as error:
+            yield "encoding", str(error).partition(": ")[2]
         if self.valid_pairs < 1:
             yield "valid_pairs", "must be at least 1"
         if self.max_characters < 1:
@@ -341,13 +356,7 @@ class Config:
             UserError: when it cannot be written.
         """
         text = yaml.safe_dump(self.to_dict(), sort_keys=False)
-        path = Path(path)
-        part = path.with_name(f".{path.name}.part")
-        try:
-            part.write_text(text, encoding="utf-8")
-            os.replace(part, path)
-        except OSError as error:
-            raise UserError(f"{path}: {error.strerror}") from None
+        write_file(path, text.encode())
 
 
 # What differs from the defaults, which are the TensorFlow tutorial's.

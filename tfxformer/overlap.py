@@ -1,6 +1,5 @@
 """Whether test sentences are in the training pairs: exactly, or as runs of words."""
 
-import contextlib
 import gzip
 import os
 import re
@@ -9,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tfxformer.corpora.pair import Pair
-from tfxformer.errors import UserError
+from tfxformer.outputs import write_file
 
 # So many words in a row are seldom the same by chance.
 RUN = 8
@@ -183,11 +182,4 @@ def write_pairs(path: str | os.PathLike, pairs):
     content = "".join(f"{pair.source}\t{pair.target}\n" for pair in pairs).encode()
     if path.suffix == ".gz":
         content = gzip.compress(content, mtime=0)  # the same pairs, the same bytes
-    part = path.with_name(f".{path.name}.part-{os.getpid()}")
-    try:
-        part.write_bytes(content)
-        part.replace(path)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            part.unlink()
-        raise UserError(f"{path}: {error.strerror}") from None
+    write_file(path, content)

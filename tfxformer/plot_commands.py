@@ -6,7 +6,9 @@ from typing import Annotated
 
 import typer
 
+from tfxformer.corpora.files import check_encoding, parse_columns
 from tfxformer.errors import UserError
+from tfxformer.outputs import check_output
 from tfxformer.quiet import start_keras, start_tensorflow
 
 app = typer.Typer(
@@ -31,6 +33,22 @@ DataDir = Annotated[
 ]
 Split = Annotated[
     str, typer.Option(help="Of phrasebook and ted: train, validation or test.")
+]
+Columns = Annotated[
+    str | None,
+    typer.Option(
+        callback=lambda text: text and parse_columns(text),
+        metavar="N,N",
+        help="The columns of a TSV that have the source and the translation, from 1, "
+        "such as 2,1; by default it has these two alone.",
+    ),
+]
+Encoding = Annotated[
+    str,
+    typer.Option(
+        callback=check_encoding,
+        help="How files are written where not in UTF-8, such as latin-1.",
+    ),
 ]
 DATA = "Where pairs come from: phrasebook, ted, a TSV's path (.gz too), or SRC,TGT."
 
@@ -274,14 +292,18 @@ def lengths(
     ] = None,
     split: Split = "train",
     data_dir: DataDir = None,
+    columns: Columns = None,
+    encoding: Encoding = "utf-8",
     dark: Dark = False,
 ):
     """Draw how long the sentences of both sides are."""
     from tfxformer import corpora
 
     corpora.check_source(data)
-    _check_out(out)
-    pairs, _ = corpora.load(data, split, data_dir=data_dir)
+    _check_out(out, inputs=corpora.input_files([data]))
+    pairs, _ = corpora.load(
+        data, split, data_dir=data_dir, columns=columns, encoding=encoding
+    )
     sides = {"source": [p.source for p in pairs], "target": [p.target for p in pairs]}
     if run is None:
         unit = "words"
@@ -331,16 +353,19 @@ def bleu(
     split: Split = "test",
     checkpoint: Checkpoint = "best",
     data_dir: DataDir = None,
+    columns: Columns = None,
+    encoding: Encoding = "utf-8",
     dark: Dark = False,
 ):
     """Translate pairs and draw BLEU over the length of their sources, in words."""
     from tfxformer import corpora
 
     corpora.check_source(data)
-    _check_out(out)
+    _check_out(out, inputs=corpora.input_files([data]))
     for path in run:
         _check_model(path)
-    pairs, _ = corpora.load(data, split, data_dir=data_dir, cleaned=False)
+    options = {"data_dir": data_dir, "columns": columns, "encoding": encoding}
+    pairs, _ = corpora.load(data, split, cleaned=False, **options)
     start_tensorflow()
     from tfxformer import plots
     from tfxformer.evaluation import bleu_by_length, evaluate
@@ -386,21 +411,20 @@ def neighbours(
     print(plots.save(figure, out))
 
 
-def _check_out(out, suffixes=PICTURES):
+def _check_out(out, suffixes=PICTURES, inputs=()):
     """Stops before the work what could not be written after it."""
     if out.suffix.lower() not in suffixes:
         kinds = f"{', '.join(suffixes[:-1])} or {suffixes[-1]}"
         raise UserError(f"--out {out}: its name must end in {kinds}")
-    if not out.parent.is_dir():
-        raise UserError(f"--out {out}: there is no folder {out.parent}")
-    if out.is_dir():
-        raise UserError(f"--out {out}: is a folder")
+    check_output("--out", out, inputs)
     page = out.suffix.lower() == PAGE
     if not page and importlib.util.find_spec("matplotlib") is None:
         raise UserError("matplotlib is missing: pip install 'tfxformer[plots]'")
 
 
 def _check_text(text):
+    if not text.isprintable() and any("\ud800" <= c <= "\udfff" for c in text):
+        raise UserError("the text is not UTF-8: write it in UTF-8")
     if not text.strip():
         raise UserError("the text is empty: give a sentence")
 

@@ -9,6 +9,7 @@ import unicodedata
 from pathlib import Path
 
 from tfxformer.errors import UserError
+from tfxformer.outputs import write_file
 
 # The one that Matplotlib brings: Latin, Greek, Cyrillic, Hebrew, Arabic and more.
 FONT = "DejaVu Sans"
@@ -180,7 +181,7 @@ def save(figure, path):
     """
     path = Path(path)
     check_suffix(path, SUFFIXES)
-    return write(path, _file(figure, path.suffix.lower()[1:]))
+    return write_file(path, _file(figure, path.suffix.lower()[1:]))
 
 
 def check_suffix(path, suffixes):
@@ -195,19 +196,6 @@ def check_suffix(path, suffixes):
     """
     if Path(path).suffix.lower() not in suffixes:
         raise UserError(f"{path}: a picture's name ends in {' or '.join(suffixes)}")
-
-
-def write(path, data):
-    """Writes bytes to a file.
-
-    Raises:
-        UserError: when that cannot be.
-    """
-    try:
-        Path(path).write_bytes(data)
-    except OSError as error:
-        raise UserError(f"{path}: {error.strerror}") from None
-    return Path(path)
 
 
 def _file(figure, form):

@@ -1,13 +1,12 @@
 """The whole path in minutes: train, evaluate, export, translate through the export."""
 
-import tempfile
 import time
+import uuid
 from pathlib import Path
 
 from tfxformer import corpora
 from tfxformer.config import load_config
 from tfxformer.console import say
-from tfxformer.errors import UserError
 from tfxformer.evaluation import evaluate
 from tfxformer.saved_model import export
 from tfxformer.training.trainer import train
@@ -37,16 +36,10 @@ def quickstart(out=None, seed=0):
         >>> quickstart("/dev/null")  # in a folder it takes minutes
         Traceback (most recent call last):
         ...
-        tfxformer.errors.UserError: /dev/null: File exists
+        tfxformer.errors.UserError: /dev/null/run: Not a directory
     """
     started = time.monotonic()
-    try:
-        if out is None:
-            out = tempfile.mkdtemp(prefix="tfxformer-quickstart-", dir=".")
-        out = Path(out)
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"{error.filename}: {error.strerror}") from None
+    out = Path(out or f"tfxformer-quickstart-{uuid.uuid4().hex[:8]}")
     say(f"1. Training on the embedded phrasebook, in {out}")
     run = train_quickstart(out / "run", seed)
 

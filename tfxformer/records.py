@@ -55,11 +55,13 @@ class Fields(NamedTuple):
         column: the name of the texts' column or field; of CSV and TSV without a
             header its number, in digits, from 1. None for text.
         id_column: the same of the records' ids; None where they have none.
+        encoding: of all but Parquet: one of Python's codecs.
     """
 
     format: str
     column: str | None
     id_column: str | None
+    encoding: str = "utf-8"
 
 
 class Piece(NamedTuple):
@@ -204,7 +206,7 @@ def read(
             try:
                 if size > MAX_BYTES:
                     raise _Unusable(_too_long(size))
-                id, text = _parse(raw, fields, columns)
+                id, text = _parse(_as_utf8(raw, fields), fields, columns)
                 yield Record(number, id, _text(text))
             except _Unusable as error:
                 yield Record(number, reason=str(error), raw=raw)
@@ -339,7 +341,7 @@ def _csv_reader(lines: Iterator[str]):
 
 def _columns(path: str, fields: Fields, records: Iterator[tuple]) -> list:
     """The places of the text and of the id, and how many columns there are."""
-    wanted = [name for name in fields[1:] if name is not None]
+    wanted = [name for name in fields[1:3] if name is not None]
     if all(name.isdecimal() for name in wanted):
         if not all(map(int, wanted)):
             raise UserError("--column and --id-column: columns are numbered from 1")
@@ -352,7 +354,8 @@ def _columns(path: str, fields: Fields, records: Iterator[tuple]) -> list:
         try:
             if header[3] > MAX_BYTES:
                 raise _Unusable(_too_long(header[3]))
-            names = list(map(_text, _row(header[2], fields.format)))
+            row = _row(_as_utf8(header[2], fields), fields.format)
+            names = list(map(_text, row))
         except _Unusable as error:
             raise UserError(f"{path}:{header[1]}: no header: {error}") from None
         missing = [name for name in wanted if name not in names]
@@ -369,6 +372,15 @@ def _lacks(path: str, name: str, names: list[str]) -> str:
         f"{path}: has no column {name!r}, but {some}: name the texts' with --column, "
         "the ids' with --id-column"
     )
+
+
+def _as_utf8(raw: bytes, fields: Fields) -> bytes:
+    if fields.encoding == "utf-8":
+        return raw  # only what is wanted of it must be
+    try:
+        return raw.decode(fields.encoding).encode()
+    except UnicodeError:
+        raise _Unusable(f"not {fields.encoding}") from None
 
 
 def _parse(raw: bytes, fields: Fields, columns: list | None) -> tuple:
@@ -408,7 +420,7 @@ def _parse_json(raw: bytes, fields: Fields) -> tuple:
         raise _Unusable("not JSON: nested too deeply") from None
     if not isinstance(record, dict):
         raise _Unusable(f"not a JSON object: {_kind(record)}")
-    for name in fields[1:]:
+    for name in fields[1:3]:
         if name is not None and name not in record:
             raise _Unusable(f"no field {name!r}")
     id = None
@@ -468,7 +480,7 @@ def _survey_parquet(path, fields, part_bytes, start, size):
     with _parquet(path) as file:
         rows, schema = file.metadata.num_rows, file.schema_arrow
     types = {field.name: field.type for field in schema}
-    for name in fields[1:]:
+    for name in fields[1:3]:
         if name is not None and name not in types:
             raise UserError(_lacks(path, name, schema.names))
     for name, type_ in types.items():
@@ -503,7 +515,7 @@ def _survey_parquet(path, fields, part_bytes, start, size):
 
 
 def _read_parquet(path: str, fields: Fields, piece: Piece) -> Iterator[Record]:
-    names = [name for name in fields[1:] if name is not None]
+    names = [name for name in fields[1:3] if name is not None]
     with _parquet(path) as file:
         groups = [
             file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)

@@ -2,7 +2,6 @@
 
 import hashlib
 import io
-import os
 import random
 import re
 from functools import cached_property
@@ -14,6 +13,7 @@ import sentencepiece
 
 from tfxformer.corpora.cleaning import INVISIBLE
 from tfxformer.errors import UserError
+from tfxformer.outputs import write_file
 from tfxformer.special_ids import END_ID, PAD_ID, START_ID, UNK_ID
 from tfxformer.subwords import SubwordSampler
 
@@ -148,13 +148,7 @@ class Vocabulary:
         Raises:
             UserError: when it cannot be written.
         """
-        path = Path(path)
-        part = path.with_name(f".{path.name}.part")
-        try:
-            part.write_bytes(self.model)
-            os.replace(part, path)
-        except OSError as error:
-            raise UserError(f"{path}: {error.strerror}") from None
+        write_file(path, self.model)
 
     def encode(self, texts):
         """Cuts texts into their best pieces.

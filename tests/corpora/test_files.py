@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tfxformer.corpora import Counts, Pair, clean, read_parallel, read_tsv
+from tfxformer.corpora.files import check_encoding, read_texts
 from tfxformer.errors import UserError
 
 TWO = "olá\thello\nadeus\tgoodbye\n".encode()
@@ -72,6 +73,43 @@ def test_malformed_lines_are_named_counted_and_skipped(write, caplog):
         f"{path}:4: expected two columns with one tab, found 3; the line is skipped",
         f"{path}:5: not UTF-8; the line is skipped",
     ]
+
+
+def test_columns_are_picked_and_put_in_order(write, caplog):
+    path = write("a.tsv", b"one\tum\tCC\t2\ntwo\tdois\nalone\n")
+    counts = Counts()
+    found = list(read_tsv(path, columns=[2, 1], counts=counts))
+    assert found == [("um", "one"), ("dois", "two")]
+    assert counts == Counts(read=3, malformed_columns=1)
+    assert caplog.messages == [
+        f"{path}:3: expected at least 2 columns, found 1; the line is skipped"
+    ]
+
+
+def test_text_in_another_encoding(write, caplog):
+    path = write("a.tsv", "não\tn’t\n".encode("cp1252") + b"a\t\x81\n")
+    assert list(read_tsv(path, encoding="cp1252")) == [("não", "n’t")]
+    assert caplog.messages == [f"{path}:2: not cp1252; the line is skipped"]
+    parallel = [write("a.pt", b"n\xe3o\n"), write("a.en", b"no\n")]
+    assert list(read_parallel(*parallel, encoding="latin-1")) == [("não", "no")]
+
+
+@pytest.mark.parametrize("name", ["latin-0", "", "\0", "rot13", "utf-16", "cp037"])
+def test_what_is_no_encoding_is_refused(name):
+    message = error_of(lambda: [check_encoding(name)])
+    assert message.startswith(f"--encoding {name!r}: ")
+
+
+def test_texts_are_given_until_one_is_broken():
+    lines = [b"um\n", b"dois\r\n", b"tr\xeas\n", b"quatro"]
+    found = read_texts(lines, "in.txt", size=9)
+    assert next(found) == ["um", "dois"]
+    with pytest.raises(UserError, match=r"^in\.txt:3: not UTF-8; name its encoding"):
+        next(found)
+    latin = read_texts(lines, "in.txt", "latin-1", size=3)
+    assert list(latin) == [["um", "dois", "três"], ["quatro"]]
+    with pytest.raises(UserError, match=r"^in\.txt: the text is in UTF-16; save it"):
+        next(read_texts(["um\n".encode("utf-16")], "in.txt"))
 
 
 def test_ten_malformed_lines_are_named_and_the_rest_counted(write, caplog):

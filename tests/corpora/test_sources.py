@@ -137,6 +137,8 @@ def test_a_file_without_a_usable_pair(here, data):
     message = error_of(load, "bad.tsv")
     assert message.startswith("bad.tsv: no usable pair in it: ")
     assert "0 kept" in message
+    assert ("--columns 2,1" in message) == (data == b"only\nlines\n")
+    assert ("--encoding latin-1" in message) == (b"\xff" in data)
 
 
 def test_mixture_keeps_sources_apart(here):

@@ -881,6 +881,53 @@ def test_what_cannot_be_is_refused_before_a_folder_is_made(
     assert not (tmp_path / "run").exists()
 
 
+def few(corpus, tmp_path, monkeypatch):
+    small = write_pairs(tmp_path / "small.tsv", [("um", "one")])
+    return settings(small), "too few to hold some out"
+
+
+def full(corpus, tmp_path, monkeypatch):
+    def refuse(*_):
+        raise MemoryError("no memory")
+
+    monkeypatch.setattr(trainer, "build_model", refuse)
+    return settings(corpus), "no memory"
+
+
+def spoilt(corpus, tmp_path, monkeypatch):
+    def refuse(*_):
+        raise UserError("damaged")
+
+    monkeypatch.setattr(trainer._Trainer, "_begin", refuse)
+    return settings(corpus), "damaged"
+
+
+@pytest.mark.parametrize("fails", [few, full, spoilt])
+def test_a_run_that_fails_before_its_first_step_leaves_no_folder(
+    fails, corpus, tmp_path, monkeypatch
+):
+    config, message = fails(corpus, tmp_path, monkeypatch)
+    (tmp_path / "there").mkdir()
+    for out in ("there/new/run", "there"):
+        with pytest.raises((UserError, MemoryError), match=message):
+            train(config, tmp_path / out)
+        assert (tmp_path / "there").is_dir() and not (tmp_path / "there/new").exists()
+
+
+def test_a_quickstart_that_fails_at_once_leaves_no_folder(tmp_path, monkeypatch):
+    from tfxformer.quickstart import quickstart
+
+    def refuse(*_):
+        raise UserError("damaged")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(trainer, "load_data", refuse)
+    for options in ({"seed": -1}, {}, {"out": "a/b"}):
+        with pytest.raises(UserError):
+            quickstart(**options)
+        assert not [*tmp_path.iterdir()]
+
+
 def test_folders_that_are_something_else_are_left_alone(corpus, tmp_path):
     (tmp_path / "thesis.txt").write_text("mine")
     with pytest.raises(UserError, match="neither a run folder nor an empty"):

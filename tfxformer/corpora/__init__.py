@@ -9,7 +9,7 @@ import difflib
 import importlib.util
 import itertools
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from tfxformer.corpora.cleaning import Counts, clean, normalize, normalize_pairs
@@ -44,6 +44,8 @@ def load(
     cleaned: bool = True,
     max_characters: int = 1000,
     max_length_ratio: float = 3.0,
+    columns: Sequence[int] | None = None,
+    encoding: str = "utf-8",
 ) -> tuple[list[Pair], Counts]:
     r"""Load the sentence pairs of one source.
 
@@ -61,6 +63,9 @@ def load(
             is dropped but a malformed line.
         max_characters: As in `clean`.
         max_length_ratio: As in `clean`.
+        columns: The numbers, from 1, of a TSV's column of sources and of targets;
+            None for a TSV that has these two alone.
+        encoding: Of files: one of Python's codecs.
 
     Returns:
         The pairs, and the counts of what was read, kept and dropped.
@@ -83,7 +88,8 @@ def load(
         choice = ", ".join(_SPLITS)
         raise UserError(f"{source}: no split {split!r}; choose one of {choice}")
     counts = Counts()
-    pairs = _read(source, split, data_dir, strict, counts)
+    options = {"strict": strict, "columns": columns, "encoding": encoding}
+    pairs = _read(source, split, data_dir, counts, **options)
     if reverse:
         pairs = (Pair(target, source) for source, target in pairs)
     if cleaned:
@@ -96,10 +102,12 @@ def load(
         pairs = list(normalize_pairs(pairs))
         counts.kept = len(pairs)
     if not pairs:
-        raise UserError(
-            f"{source}: no usable pair in it: {counts.describe()}; check that it has "
-            "a sentence and its translation on each line, in UTF-8"
-        )
+        hint = "check that it has a sentence and its translation on each line"
+        if counts.malformed_columns:
+            hint += "; if its lines have more columns, pick two: --columns 2,1"
+        if counts.malformed_utf8:
+            hint += "; name another encoding: --encoding latin-1"
+        raise UserError(f"{source}: no usable pair in it: {counts.describe()}; {hint}")
     return pairs, counts
 
 
@@ -155,7 +163,9 @@ def check_source(source: str) -> None:
                 raise UserError(f"{path}: reading it is not permitted; chmod it")
 
 
-def _read(source, split, data_dir, strict, counts) -> Iterable[Pair]:
+def _read(
+    source, split, data_dir, counts, *, strict, columns, encoding
+) -> Iterable[Pair]:
     """Gives the pairs as the source has them, and counts those read."""
     # The sources load when they are used: most runs need one, and none needs
     # TensorFlow but ted.
@@ -169,10 +179,31 @@ def _read(source, split, data_dir, strict, counts) -> Iterable[Pair]:
         pairs = ted.load(split, data_dir)
     else:
         paths = find_files(source)
-        read = read_tsv if len(paths) == 1 else read_parallel
-        return read(*paths, strict=strict, counts=counts)
+        options = {"strict": strict, "counts": counts, "encoding": encoding}
+        if len(paths) == 1:
+            return read_tsv(*paths, columns=columns, **options)
+        return read_parallel(*paths, **options)
     counts.read += len(pairs)
     return pairs
+
+
+def input_files(sources: Iterable[str]) -> list[Path]:
+    """List the files that are read of several sources.
+
+    Args:
+        sources: As `load` takes them.
+
+    Returns:
+        Paths; of phrasebook and ted none.
+
+    Raises:
+        UserError: There is no such file; the message says what is accepted.
+
+    Example:
+        >>> input_files(["phrasebook", "ted"])
+        []
+    """
+    return [path for s in sources if s not in _NAMES for path in find_files(s)]
 
 
 def find_files(source: str) -> tuple[Path] | tuple[Path, Path]:

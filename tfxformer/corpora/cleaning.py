@@ -9,8 +9,8 @@ from tfxformer.corpora.pair import Pair
 
 # How `Counts.describe` names each reason for which a pair is dropped.
 _REASONS = {
-    "malformed_columns": "not two columns",
-    "malformed_utf8": "not UTF-8",
+    "malformed_columns": "wrong number of columns",
+    "malformed_utf8": "in another encoding",
     "empty": "empty side",
     "too_long": "too long",
     "length_ratio": "length ratio",
@@ -33,8 +33,8 @@ class Counts:
 
     Attributes:
         read: pairs read.
-        malformed_columns: lines without two columns.
-        malformed_utf8: lines that are not UTF-8.
+        malformed_columns: lines without the columns.
+        malformed_utf8: lines that are not UTF-8, or in the encoding that is named.
         empty: pairs with an empty side.
         duplicates: pairs that were there before.
         too_long: pairs with a side of too many characters.

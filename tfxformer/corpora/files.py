@@ -6,13 +6,14 @@ the other. A carriage return before the line feed and a byte-order mark at the s
 are taken off.
 """
 
+import codecs
 import contextlib
 import gzip
 import io
 import logging
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
 from typing import BinaryIO
 
@@ -25,18 +26,101 @@ _log = logging.getLogger("tfxformer")
 _WARNINGS_PER_FILE = 10
 
 
-def read_tsv(
-    path: str | os.PathLike, *, strict: bool = False, counts: Counts | None = None
-) -> Iterator[Pair]:
-    r"""Read pairs from a file of two columns with one tab between them.
+def check_encoding(encoding: str) -> str:
+    r"""Refuse what is no encoding, or one whose tabs and line feeds are not ASCII's.
 
-    A line that is not UTF-8 or has not two columns is named in the log, counted
-    and skipped.
+    Args:
+        encoding: The name of one of Python's codecs, such as `latin-1`.
+
+    Returns:
+        The name.
+
+    Raises:
+        UserError: It cannot be used.
+
+    Example:
+        >>> check_encoding("cp1252")
+        'cp1252'
+    """
+    try:
+        if b"\t\n".decode(encoding) == "\t\n":
+            return encoding
+        reason = "such files cannot be read by lines; save them as UTF-8"
+    except (LookupError, ValueError):
+        reason = "there is no such encoding; common ones are utf-8, latin-1 and cp1252"
+    raise UserError(f"--encoding {encoding!r}: {reason}")
+
+
+def parse_columns(text: str) -> list[int]:
+    """Read the numbers of the columns that have a source and its translation.
+
+    Args:
+        text: Two numbers from 1, with a comma between.
+
+    Returns:
+        The numbers.
+
+    Raises:
+        UserError: It is something else.
+
+    Example:
+        >>> parse_columns("2,1")
+        [2, 1]
+    """
+    try:
+        source, target = (int(number) for number in text.split(","))
+    except ValueError:
+        source = target = 0
+    if min(source, target) < 1 or source == target:
+        raise UserError(
+            f"--columns {text!r}: give the source's column and the translation's, two "
+            "numbers from 1, such as 2,1"
+        )
+    return [source, target]
+
+
+def pick(line: str, columns: Sequence[int] | None) -> list[str] | None:
+    r"""Take a source and its translation out of a line with tabs.
+
+    Args:
+        line: The line.
+        columns: Their numbers, from 1; None for a line that has these two alone.
+
+    Returns:
+        Both, or None where the line has not the columns.
+
+    Example:
+        >>> pick("Hi.\tOi.\tCC-BY 2.0", [2, 1])
+        ['Oi.', 'Hi.']
+    """
+    cells = line.split("\t")
+    if columns is None:
+        return cells if len(cells) == 2 else None
+    if len(cells) < max(columns):
+        return None
+    return [cells[number - 1] for number in columns]
+
+
+def read_tsv(
+    path: str | os.PathLike,
+    *,
+    strict: bool = False,
+    counts: Counts | None = None,
+    columns: Sequence[int] | None = None,
+    encoding: str = "utf-8",
+) -> Iterator[Pair]:
+    r"""Read pairs from a file of columns with tabs between them.
+
+    A line that is not in the encoding, or lacks a column, is named in the log,
+    counted and skipped.
 
     Args:
         path: A text file, plain or gzipped.
         strict: Stop at the first malformed line instead.
         counts: Where lines read, and malformed ones, are added up.
+        columns: The numbers, from 1, of the source's column and the target's; None
+            for a file that has these two alone.
+        encoding: How characters are written: one of Python's codecs.
 
     Yields:
         The pairs as they stand in the file.
@@ -53,20 +137,20 @@ def read_tsv(
         Pair(source='adeus', target='goodbye')
     """
     counts = Counts() if counts is None else counts
-    malformed = _Malformed(strict, counts)
+    malformed = _Malformed(strict, counts, encoding)
     number = 0
     for number, line in enumerate(_lines(path), start=1):
         counts.read += 1
         where = f"{os.fspath(path)}:{number}"
-        text = _decode(line)
+        text = _decode(line, encoding)
         if text is None:
-            malformed.utf8(where)
+            malformed.text(where)
             continue
-        columns = text.split("\t")
-        if len(columns) != 2:
-            malformed.columns(where, len(columns), blank=not text.strip())
+        pair = pick(text, columns)
+        if pair is None:
+            malformed.columns(where, text, columns)
             continue
-        yield Pair(*columns)
+        yield Pair(*pair)
     if not number:
         raise UserError(f"{os.fspath(path)}: the file is empty; give one with pairs")
     malformed.report_rest(os.fspath(path))
@@ -78,17 +162,19 @@ def read_parallel(
     *,
     strict: bool = False,
     counts: Counts | None = None,
+    encoding: str = "utf-8",
 ) -> Iterator[Pair]:
     r"""Read pairs from two files whose lines are translations of each other.
 
-    A line that is not UTF-8 is named in the log and skipped in both files; the pair
-    is counted once.
+    A line that is not in the encoding is named in the log and skipped in both files;
+    the pair is counted once.
 
     Args:
         source_path: A text file, plain or gzipped.
         target_path: The other; each may be gzipped or not.
         strict: Stop at the first malformed line instead.
         counts: Where lines read, and malformed ones, are added up.
+        encoding: Of both: one of Python's codecs.
 
     Yields:
         The pairs as they stand in the files.
@@ -107,7 +193,7 @@ def read_parallel(
         [Pair(source='olá', target='hello')]
     """
     counts = Counts() if counts is None else counts
-    malformed = _Malformed(strict, counts)
+    malformed = _Malformed(strict, counts, encoding)
     paths = (os.fspath(source_path), os.fspath(target_path))
     totals = [0, 0]
     for lines in zip_longest(_lines(paths[0]), _lines(paths[1])):
@@ -116,9 +202,9 @@ def read_parallel(
         if None in lines:
             continue  # Read on to the end: the message tells both counts.
         counts.read += 1
-        texts = [_decode(line) for line in lines]
+        texts = [_decode(line, encoding) for line in lines]
         if None in texts:
-            malformed.utf8(f"{paths[texts.index(None)]}:{totals[0]}")
+            malformed.text(f"{paths[texts.index(None)]}:{totals[0]}")
             continue
         yield Pair(*texts)
     for path, total in zip(paths, totals, strict=True):
@@ -157,19 +243,25 @@ def read_lines(path: str | os.PathLike) -> Iterator[str | None]:
 class _Malformed:
     """Names malformed lines in the log, or stops at the first; counts them."""
 
-    def __init__(self, strict: bool, counts: Counts):
+    def __init__(self, strict: bool, counts: Counts, encoding: str):
         self._strict = strict
         self._counts = counts
+        self._encoding = check_encoding(encoding)
         self._seen = 0
 
-    def utf8(self, where: str):
+    def text(self, where: str):
         self._counts.malformed_utf8 += 1
-        self._report(f"{where}: not UTF-8")
+        self._report(f"{where}: not {_spelt(self._encoding)}")
 
-    def columns(self, where: str, found: int, blank: bool):
+    def columns(self, where: str, text: str, columns: Sequence[int] | None):
         self._counts.malformed_columns += 1
-        what = "a blank line" if blank else str(found)
-        self._report(f"{where}: expected two columns with one tab, found {what}")
+        what = str(text.count("\t") + 1) if text.strip() else "a blank line"
+        wanted = (
+            f"at least {max(columns)} columns"
+            if columns
+            else "two columns with one tab"
+        )
+        self._report(f"{where}: expected {wanted}, found {what}")
 
     def _report(self, message: str):
         if self._strict:
@@ -185,11 +277,88 @@ class _Malformed:
             _log.warning("%s: %s more malformed lines are skipped", path, f"{more:,}")
 
 
-def _decode(line: bytes) -> str | None:
+def _decode(line: bytes, encoding: str = "utf-8") -> str | None:
     try:
-        return line.decode("utf-8")
-    except UnicodeDecodeError:
+        return line.decode(encoding)
+    except UnicodeError:
         return None
+
+
+def _spelt(encoding: str) -> str:
+    return "UTF-8" if codecs.lookup(encoding).name == "utf-8" else encoding
+
+
+def read_texts(
+    stream: Iterable[bytes], name: str, encoding: str = "utf-8", size: int = 1024
+) -> Iterator[list[str]]:
+    r"""Read lines, many at a time, and stop at the first that is broken.
+
+    Args:
+        stream: Lines of bytes.
+        name: What messages call them, such as the file's path.
+        encoding: One of Python's codecs.
+        size: How many lines to give at once.
+
+    Yields:
+        Lines without their ends.
+
+    Raises:
+        UserError: A line is not in the encoding; the lines before it are given first.
+
+    Example:
+        >>> list(read_texts([b"um\n", b"n\xe3o\n"], "in.txt", "latin-1"))
+        [['um', 'não']]
+    """
+    lines = []
+    for number, line in enumerate(stream, start=1):
+        if number == 1:
+            _refuse_utf16(line, name)
+        text = _decode(line.rstrip(b"\r\n"), encoding)
+        if text is None:
+            if lines:
+                yield lines
+            raise _broken(f"{name}:{number}", encoding)
+        lines.append(text)
+        if len(lines) == size:
+            yield lines
+            lines = []
+    if lines:
+        yield lines
+
+
+def read_argument(text: str, name: str, encoding: str = "utf-8") -> str:
+    r"""Read a text of the command line, which may not be UTF-8.
+
+    Args:
+        text: As Python gives it: bytes that are not UTF-8 are surrogates.
+        name: What messages call it, such as `text 1`.
+        encoding: How to read one that is not UTF-8: one of Python's codecs.
+
+    Returns:
+        The text.
+
+    Raises:
+        UserError: It is not in the encoding.
+
+    Example:
+        >>> read_argument("n\udce3o", "text 1", "latin-1")
+        'não'
+    """
+    try:
+        text.encode()
+        return text
+    except UnicodeEncodeError:
+        found = _decode(text.encode("utf-8", "surrogateescape"), encoding)
+    if found is None:
+        raise _broken(name, encoding)
+    return found
+
+
+def _broken(where: str, encoding: str) -> UserError:
+    return UserError(
+        f"{where}: not {_spelt(encoding)}; name its encoding, such as "
+        "--encoding latin-1"
+    )
 
 
 @contextlib.contextmanager
@@ -231,10 +400,14 @@ def _lines(path: str | os.PathLike) -> Iterator[bytes]:
         for number, line in enumerate(file):
             line = line.removesuffix(b"\n").removesuffix(b"\r")
             if not number:
-                if line[:2] in (b"\xff\xfe", b"\xfe\xff"):
-                    raise UserError(f"{path}: the text is in UTF-16; save it as UTF-8")
+                _refuse_utf16(line, path)
                 line = line.removeprefix(b"\xef\xbb\xbf")
             yield line
+
+
+def _refuse_utf16(start: bytes, name: str | os.PathLike) -> None:
+    if start[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        raise UserError(f"{name}: the text is in UTF-16; save it as UTF-8")
 
 
 def _open(path: str) -> io.BufferedReader:

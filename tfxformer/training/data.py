@@ -191,6 +191,8 @@ def read_pairs(config):
         "data_dir": data.data_dir,
         "reverse": data.reverse,
         "strict": data.strict,
+        "columns": data.columns,
+        "encoding": data.encoding,
     }
     sources = []
     for source in data.sources:

@@ -17,6 +17,7 @@ import numpy as np
 from tfxformer.batches import TrainingBatches, evaluation_batches, prefetch
 from tfxformer.console import Progress, say
 from tfxformer.errors import INTERRUPTED, PREEMPTED, Stopped, UserError
+from tfxformer.outputs import make_folder, remove_folder
 from tfxformer.run import Run, build_model, load_weights
 from tfxformer.training import checkpoints
 from tfxformer.training.data import check_sources, load_data, open_data
@@ -71,7 +72,8 @@ def train(config, out):
     with contextlib.ExitStack() as stack:
         stack.enter_context(workers.watched())
         signals = stack.enter_context(_Signals())
-        data = _prepare(run, config, workers, stack)
+        unbegun = contextlib.ExitStack()  # what a run without a step takes back
+        data = _prepare(run, config, workers, stack, unbegun)
         keras.utils.set_random_seed(config.training.seed)
         vocab_size = data.vocabulary.vocab_size
         with workers.scope():
@@ -83,17 +85,24 @@ def train(config, out):
                 _devices(workers),
             )
             trainer = _Trainer(run, config, data, model, signals, workers)
+        trainer.resume()
+        unbegun.pop_all()  # from now on there is something to keep
         trainer.train()
     return run
 
 
-def _prepare(run, config, workers, stack):
-    """Readies the run folder and all data: the chief, and then the others read them."""
+def _prepare(run, config, workers, stack, unbegun):
+    """Readies the run folder and all data: the chief, and then the others read them.
+
+    If the run fails, what is left in ``unbegun`` removes the folder that was made.
+    """
 
     def chiefs():
         check_sources(config)
-        _open(config, run.path)
+        made = _open(config, run.path)
         stack.enter_context(run.locked())
+        stack.push(unbegun)  # after the lock, so that it acts within it
+        unbegun.push(lambda kind, *_: _forget(made, kind))
         if run.config_file.exists():
             _check_same(config, run)
         if not checkpoints.are_in(run):
@@ -121,7 +130,14 @@ def _prepare(run, config, workers, stack):
     return data
 
 
+def _forget(made, failure):
+    """Removes new folders after a failure; a run that is stopped keeps its work."""
+    if failure and issubclass(failure, Exception):
+        remove_folder(made)
+
+
 def _open(config, out):
+    """Makes the run folder; returns the folders that were not there before."""
     run = Run(out)
     if out.exists() and not out.is_dir():
         raise UserError(f"{out}: is a file; name a folder")
@@ -141,10 +157,9 @@ def _open(config, out):
                     f"training.init_from = {out} it begins with these weights)"
                 )
             _begun_from(config)
-        out.mkdir(parents=True, exist_ok=True)
+        return make_folder(out)
     except OSError as error:
         raise UserError(f"{out}: {error.strerror}") from None
-    return run
 
 
 def _begun_from(config):
@@ -311,13 +326,15 @@ class _Trainer:
         }
         self.saved = None  # the step of the last checkpoint
 
-    def train(self):
+    def resume(self):
         # The chief first, since it puts the folder right.
         for turn in (True, False):
             self.workers.together(
                 lambda turn=turn: self._resume() if self.workers.chief is turn else None
             )
         self._check_same_start()
+
+    def train(self):
         steps, step = self.settings.steps, self.state["step"]
         if step >= steps:
             log.info("the run has its %s steps already", f"{step:,}")
