@@ -31,13 +31,15 @@ def check_output(option, path, inputs=()):
         raise UserError(f"{option} {path}: is a folder; name a file")
     if not os.path.isdir(folder):
         raise UserError(f"{option} {path}: there is no folder {folder}")
-    if os.path.exists(path) and not os.path.isfile(path):
+    exists = os.path.exists(path)
+    if exists and not os.access(path, os.W_OK):
+        raise UserError(f"{option} {path}: you may not write to it")
+    if exists and not os.path.isfile(path):
         return  # a FIFO or a device
     if not os.access(folder, os.W_OK):
         raise UserError(f"{option} {path}: you may not write to {folder}")
-    for file in inputs:
-        if os.path.exists(path) and os.path.samefile(path, file):
-            raise UserError(f"{option} {path}: is an input, too; name another file")
+    if exists and any(os.path.samefile(path, file) for file in inputs):
+        raise UserError(f"{option} {path}: is an input, too; name another file")
 
 
 def write_file(path, data):

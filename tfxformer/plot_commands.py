@@ -423,7 +423,7 @@ def _check_out(out, suffixes=PICTURES, inputs=()):
 
 
 def _check_text(text):
-    if not text.isprintable() and any("\ud800" <= c <= "\udfff" for c in text):
+    if any("\ud800" <= c <= "\udfff" for c in text):
         raise UserError("the text is not UTF-8: write it in UTF-8")
     if not text.strip():
         raise UserError("the text is empty: give a sentence")
