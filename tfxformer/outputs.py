@@ -26,16 +26,18 @@ def check_output(option, path, inputs=()):
         ...
         tfxformer.errors.UserError: --out /: is a folder; name a file
     """
-    folder = os.path.dirname(os.path.realpath(path))
+    if _stream(path) is not None:
+        return
     if os.path.isdir(path):
         raise UserError(f"{option} {path}: is a folder; name a file")
-    if not os.path.isdir(folder):
-        raise UserError(f"{option} {path}: there is no folder {folder}")
     exists = os.path.exists(path)
     if exists and not os.access(path, os.W_OK):
         raise UserError(f"{option} {path}: you may not write to it")
     if exists and not os.path.isfile(path):
         return  # a FIFO or a device
+    folder = os.path.dirname(os.path.realpath(path))
+    if not os.path.isdir(folder):
+        raise UserError(f"{option} {path}: there is no folder {folder}")
     if not os.access(folder, os.W_OK):
         raise UserError(f"{option} {path}: you may not write to {folder}")
     if exists and any(os.path.samefile(path, file) for file in inputs):
