@@ -55,9 +55,7 @@ def test_standard_output_is_left_alone():
     assert sorted(done.stdout.split()) == ["out", "put"]
 
 
-@pytest.mark.parametrize(
-    "error", ["ValueError('bad')", "KeyboardInterrupt()", "SystemExit(3)"]
-)
+@pytest.mark.parametrize("error", ["ValueError('bad')", "SystemExit(3)"])
 def test_output_is_shown_when_the_body_raises(error):
     done = run(f"""
         try:
@@ -71,6 +69,40 @@ def test_output_is_shown_when_the_body_raises(error):
     lines = done.stderr.splitlines()
     assert sorted(lines[:2]) == ["from C \ufffd", "from Python"]
     assert lines[2:] == [error.split("(")[0]]
+
+
+def test_output_stays_back_after_ctrl_c():
+    done = run("""
+        try:
+            with quiet_stderr():
+                os.write(2, b"from C ")
+                raise KeyboardInterrupt
+        except KeyboardInterrupt:
+            os.write(2, b"caught")
+    """)
+    assert done.stderr == "caught"
+
+
+def test_ctrl_c_that_an_import_loses_comes_later(tmp_path):
+    lost = """
+        import os, signal
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+            raise SystemExit("no signal came")
+        except KeyboardInterrupt:
+            pass
+        from types import SimpleNamespace
+        backend = SimpleNamespace(backend=lambda: "none")
+    """
+    (tmp_path / "keras.py").write_text(textwrap.dedent(lost))
+    done = run(f"""
+        sys.path.insert(0, {str(tmp_path)!r})
+        try:
+            start_keras()
+        except KeyboardInterrupt:
+            os.write(2, b"caught")
+    """)
+    assert done.stderr == "caught"
 
 
 def test_an_error_that_nobody_catches_has_its_traceback():

@@ -5,6 +5,7 @@ Heavy imports wait until a command needs them, so that help and errors come at o
 """
 
 import dataclasses
+import errno
 import functools
 import importlib.util
 import inspect
@@ -12,7 +13,9 @@ import itertools
 import json
 import logging
 import math
+import os
 import re
+import shlex
 import signal
 import sys
 from pathlib import Path
@@ -21,16 +24,19 @@ from typing import Annotated
 import typer
 
 from tfxformer import __version__, plot_commands
+from tfxformer.commands import Commands, Group, Quiet
 from tfxformer.console import say, start_logging
 from tfxformer.corpora.files import pick, read_argument, read_texts
-from tfxformer.errors import INTERRUPTED, PREEMPTED, Stopped, UserError
+from tfxformer.errors import PREEMPTED, Stopped, UserError
 from tfxformer.outputs import check_output, write_file
 from tfxformer.plot_commands import Columns, Encoding
 from tfxformer.quiet import start_keras, start_tensorflow
+from tfxformer.repository import chosen_model
 
 log = logging.getLogger("tfxformer")
 
-app = typer.Typer(
+app = Commands(
+    cls=Group,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -38,19 +44,25 @@ app = typer.Typer(
     help="Train a Transformer translator on two columns of text, and serve it.",
 )
 
-app.add_typer(plot_commands.app, name="plot")
+app.add_typer(plot_commands.app, name="plot", rich_help_panel="Look")
 
 Source = Annotated[
     list[str],
     typer.Option(
         "--data",
+        metavar="<paths>",
         help="Where sentence pairs come from: phrasebook, ted, a TSV's path (.gz "
         "too), or SRC,TGT paths. Repeat it to mix several.",
     ),
 ]
 Model = Annotated[
-    Path,
-    typer.Option("--run", "--model", help="A run folder, or an exported SavedModel."),
+    Path | None,
+    typer.Option(
+        "--run",
+        "--model",
+        help="A run folder, or an exported SavedModel; by default the "
+        "Portuguese-to-English model that comes with the package.",
+    ),
 ]
 Checkpoint = Annotated[
     str,
@@ -146,21 +158,40 @@ def _decoding(given):
         raise UserError(message) from None
 
 
+# What a full or broken disk says; files that are opened by name say which they are.
+_CANNOT_WRITE = errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO
+
+
 def main():
     """Runs the command line; wrong input ends in one line and exit code 1."""
+    if sys.stdout is None:
+        _fail("standard output is closed: send it to a file, or to /dev/null")
+    try:
+        code = _run()
+        if sys.stdout:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        sys.stdout = None
+    except OSError as error:
+        if error.filename is not None or error.errno not in _CANNOT_WRITE:
+            raise
+        sys.stdout = None
+        _fail(f"standard output: {error.strerror}")
+    sys.exit(code)
+
+
+def _run():
+    """Runs the command; gives what the program ends with."""
     try:
         app()
+    except SystemExit as end:
+        return end.code
     except UserError as error:
-        _fail(str(error))
+        say(f"tfxformer: error: {error}")
+        return 1
     except Stopped as error:
         say(f"tfxformer: {error}")
-        sys.exit(error.code)
-    except BrokenPipeError:  # whoever read our answer has seen enough
-        sys.stdout = None
-        sys.exit(0)
-    except KeyboardInterrupt:
-        say("tfxformer: interrupted")
-        sys.exit(INTERRUPTED)
+        return error.code
 
 
 def _fail(message):
@@ -180,9 +211,7 @@ def _version(value):
 
 @app.callback()
 def options(
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="Warnings and errors only.")
-    ] = False,
+    quiet: Quiet = False,
     version: Annotated[
         bool,
         typer.Option("--version", callback=_version, help="Print the version."),
@@ -192,21 +221,21 @@ def options(
     start_logging(quiet)
 
 
-@app.command()
+@app.command(rich_help_panel="Start")
 def quickstart(
     out: Annotated[
         Path | None, typer.Option(help="The folder to work in; by default a new one.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of all random numbers.")] = 0,
 ):
-    """Train on the embedded phrasebook, evaluate, export, translate: in minutes."""
+    """Train on a phrasebook, evaluate, export, translate."""
     start_tensorflow()
     from tfxformer.quickstart import quickstart
 
     quickstart(out, seed)
 
 
-@app.command()
+@app.command(rich_help_panel="Train")
 def prepare(
     beam_options: Annotated[
         list[str] | None,
@@ -291,7 +320,7 @@ def prepare(
     print(folder)
 
 
-@app.command()
+@app.command(rich_help_panel="Train")
 def train(
     data: Source = [],  # noqa: B006 - typer reads it, nobody changes it
     out: Annotated[Path, typer.Option(help="The run folder.")] = ...,
@@ -333,12 +362,15 @@ def train(
         Path | None,
         typer.Option(
             "--from",
-            help="Begin with another run's best weights, its vocabulary and model "
-            "settings: fine-tuning.",
+            help="Fine-tuning: begin with the weights, vocabulary and model settings "
+            "of another run, of an exported model, or of pt_en, which comes with the "
+            "package.",
         ),
     ] = None,
 ):
-    """Train a translator; the same command on the same folder goes on.
+    """Train a translator, or go on with a run that was stopped.
+
+    The same command on the same folder goes on where it stopped.
 
     Exit codes: 0 done, 1 wrong input, 75 stopped by SIGTERM and 130 by Ctrl-C, both
     with the state saved: run the same command again.
@@ -347,11 +379,12 @@ def train(
 
     inherited = []
     if init_from is not None:
-        theirs = load_config(file=_config_file(init_from)).to_dict()
+        from tfxformer import fine_tuning
+
         inherited = [
             f"{section}.{name}={json.dumps(value)}"
-            for section in ("model", "tokenizer")
-            for name, value in theirs[section].items()
+            for section, values in fine_tuning.settings(init_from).items()
+            for name, value in values.items()
         ]
     given = {
         "training.init_from": None if init_from is None else str(init_from),
@@ -372,29 +405,28 @@ def train(
         if value is not None
     ]
     loaded = load_config(preset, config, [*inherited, *overrides, *settings])
+    if init_from is not None and not loaded.model.dropout_rate:
+        log.info(
+            "model.dropout_rate is 0, as in %s; to change it: "
+            "--set model.dropout_rate=0.1",
+            init_from,
+        )
     signal.signal(signal.SIGTERM, _stop)  # until training has its own way
     start_keras()
     from tfxformer.training.trainer import train
 
     print(train(loaded, out).path)
+    _say_next(loaded, out)
 
 
-@app.command()
+@app.command(rich_help_panel="Translate")
 @with_decoding_options
 def translate(
     text: Annotated[
         list[str] | None,
         typer.Argument(help="Texts; without any, lines of --input or standard input."),
     ] = None,
-    run: Annotated[
-        Path | None,
-        typer.Option(
-            "--run",
-            "--model",
-            help="A run folder, or an exported SavedModel; by default the "
-            "Portuguese-to-English model that comes with the package.",
-        ),
-    ] = None,
+    run: Model = None,
     server: Annotated[
         str | None,
         typer.Option(
@@ -450,15 +482,17 @@ def translate(
 
         translator = Client(server)
     else:
-        if run is None:
-            from tfxformer.repository import shipped_model
-
-            run = shipped_model()
-            log.info("model: %s", run)
+        run = chosen_model(run)
         start_tensorflow()
         from tfxformer.translator import Translator
 
         translator = Translator.load(run, checkpoint, options, xla)
+    for name in filter(os.path.isfile, text or []):
+        log.info(
+            "%r is translated as a text; to translate what is in that file: -i %s",
+            name,
+            shlex.quote(name),
+        )
     first = 1
     for lines in chunks:
         if options.n_best > 1:
@@ -489,9 +523,9 @@ def _lists(lists, first):
             yield f"{number}\t{score:.4f}\t{translation}"
 
 
-@app.command()
+@app.command(rich_help_panel="Translate")
 def score(
-    run: Model,
+    run: Model = None,
     input: Annotated[
         Path | None,
         typer.Option(
@@ -513,12 +547,14 @@ def score(
     checkpoint: Checkpoint = "best",
     tokens_per_batch: TokensPerBatch = 2048,
 ):
-    """Score given translations: each line with its score and a tab before it.
+    """Score given translations: how likely the model finds them.
 
-    The score is the mean log-probability of the translation's tokens; nan, with a
-    warning, where a side is too long for the model.
+    Each line comes back with its score and a tab before it. The score is the mean
+    log-probability of the translation's tokens; nan, with a warning, where a side is
+    too long for the model.
     """
     chunks = _chunks(input, encoding)
+    run = chosen_model(run)
     start_tensorflow()
     from tfxformer.translator import Translator
 
@@ -533,11 +569,11 @@ def score(
         sys.stdout.buffer.flush()
 
 
-@app.command()
+@app.command(rich_help_panel="Train")
 @with_decoding_options
 def evaluate(
     data: Source,
-    run: Model,
+    run: Model = None,
     split: Annotated[
         str, typer.Option(help="Of phrasebook and ted: train, validation or test.")
     ] = "test",
@@ -557,7 +593,7 @@ def evaluate(
     xla: Xla = False,
     decoding: dict = ...,
 ):
-    """Score translations of pairs with BLEU and chrF, by sacreBLEU."""
+    """Score how well pairs are translated: BLEU and chrF, by sacreBLEU."""
     from tfxformer import corpora
 
     options = _decoding(decoding)
@@ -575,6 +611,7 @@ def evaluate(
         strict=strict,
         cleaned=False,
     )
+    run = chosen_model(run)
     start_tensorflow()
     from tfxformer.evaluation import evaluate
     from tfxformer.translator import Translator
@@ -591,7 +628,7 @@ def evaluate(
         write_file(output, "".join(f"{line}\n" for line in translations).encode())
 
 
-@app.command()
+@app.command(rich_help_panel="Train")
 def overlap(
     data: Source,
     test: Annotated[
@@ -640,7 +677,7 @@ def overlap(
         write_pairs(out, kept)
 
 
-@app.command()
+@app.command(rich_help_panel="Train")
 @with_decoding_options
 def backtranslate(
     run: Annotated[
@@ -687,7 +724,7 @@ def backtranslate(
     )
 
 
-@app.command()
+@app.command(rich_help_panel="Train")
 @with_decoding_options
 def distill(
     run: Annotated[
@@ -745,7 +782,7 @@ def _one_each(decoding):
     return options
 
 
-@app.command()
+@app.command(rich_help_panel="Train")
 def average(
     run: Annotated[Path, typer.Option(help="A run folder.")],
     last: Annotated[
@@ -766,7 +803,7 @@ def average(
     print(average(run, last, best))
 
 
-@app.command()
+@app.command(rich_help_panel="Serve")
 @with_decoding_options
 def export(
     run: Annotated[Path, typer.Option(help="A run folder.")],
@@ -797,7 +834,7 @@ def export(
     ] = "float32",
     decoding: dict = ...,
 ):
-    """Export a run as the next version of a model, for a server to load.
+    """Export a run as the next version of a model, a SavedModel.
 
     How it decodes is chosen here and stays. The last line is the path it wrote.
     """
@@ -832,21 +869,25 @@ def export(
     print(path)
 
 
-@app.command()
+@app.command(rich_help_panel="Translate")
 def bulk(
     beam_options: Annotated[
         list[str] | None,
         typer.Argument(help="After --: further options of Apache Beam."),
     ] = None,
     model: Annotated[
-        str,
-        typer.Option(help="An exported model: a version's folder, or the versions'."),
-    ] = ...,
+        str | None,
+        typer.Option(
+            help="An exported model: a version's folder, or the versions'; by default "
+            "the Portuguese-to-English model that comes with the package."
+        ),
+    ] = None,
     input: Annotated[
         list[str],
         typer.Option(
             "--input",
             "-i",
+            metavar="<paths>",
             help="A file (.gz too), or a pattern within quotes, such as 'in/*.csv'. "
             "Repeat it to name several.",
         ),
@@ -893,7 +934,7 @@ def bulk(
     summary = bulk(
         input,
         out,
-        model=model,
+        model=chosen_model(model),
         format=format,
         column=column,
         id_column=id_column,
@@ -905,13 +946,14 @@ def bulk(
     print(summary.describe())
 
 
-@app.command()
+@app.command(rich_help_panel="Serve")
 def serve(
     repository: Annotated[
         Path | None,
         typer.Argument(
             help="A folder of models, NAME/VERSION; by default ./export, or the newest "
-            "./tfxformer-quickstart-*/export."
+            "./tfxformer-quickstart-*/export, or that of the model that comes with "
+            "the package."
         ),
     ] = None,
     config: Annotated[
@@ -961,7 +1003,7 @@ def serve(
         typer.Option(min=0, help="Seconds to finish requests in, after SIGTERM."),
     ] = 30.0,
 ):
-    """Serve exported models as TensorFlow Serving does: by REST and gRPC.
+    """Serve models as TensorFlow Serving does: by REST and gRPC.
 
     Every model in the repository is served in its newest version, and new versions
     are taken as they come. SIGTERM ends it with exit code 0, Ctrl-C with 130, when
@@ -970,9 +1012,12 @@ def serve(
     for module in ("starlette", "uvicorn", "grpc_health", "prometheus_client"):
         if importlib.util.find_spec(module) is None:
             raise UserError(f"{module} is missing: pip install 'tfxformer[serve]'")
-    from tfxformer.server.configs import configs_of
+    from tfxformer.server.configs import configs_of, default_repository
 
+    if config is None:
+        repository = repository or default_repository()
     configs_of(repository, config)()  # what is wrong is told at once
+    chosen_model(config or repository)
     start_tensorflow()
     from tfxformer.server import local
 
@@ -994,17 +1039,9 @@ def serve(
     local.serve(repository, config, settings)
 
 
-@app.command()
+@app.command(rich_help_panel="Look")
 def demo(
-    run: Annotated[
-        Path | None,
-        typer.Option(
-            "--run",
-            "--model",
-            help="A run folder, or an exported SavedModel; by default the "
-            "Portuguese-to-English model that comes with the package.",
-        ),
-    ] = None,
+    run: Model = None,
     host: Annotated[
         str, typer.Option(help="The address to listen on; 0.0.0.0 is all of them.")
     ] = "127.0.0.1",
@@ -1013,7 +1050,7 @@ def demo(
     ] = 7860,
     checkpoint: Checkpoint = "best",
 ):
-    """Open a local page to play with: translate, and see attention at work.
+    """Open a local page: translate, and see attention at work.
 
     Prints the page's address. SIGTERM ends it with exit code 0, Ctrl-C with 130.
     """
@@ -1027,7 +1064,7 @@ def demo(
     demo(run, checkpoint, host, port)
 
 
-@app.command()
+@app.command(rich_help_panel="Train")
 def runs(
     folders: Annotated[
         list[Path] | None,
@@ -1060,7 +1097,7 @@ def runs(
             log.info("%s", line)
 
 
-@app.command()
+@app.command(rich_help_panel="Serve")
 def verify(
     path: Annotated[
         Path, typer.Argument(help="A SavedModel, or a model's folder of versions.")
@@ -1074,7 +1111,7 @@ def verify(
         bool, typer.Option(help="Let signatures need XLA, and say which flag it takes.")
     ] = False,
 ):
-    """Find out whether TensorFlow Serving will run a SavedModel: ours or another."""
+    """Check that TensorFlow Serving will run a SavedModel, any one."""
     start_tensorflow()
     from tfxformer.verify import verify
 
@@ -1100,11 +1137,14 @@ def verify(
         raise typer.Exit(1)
 
 
-def _config_file(run):
-    file = run / "config.yaml"
-    if not file.exists():
-        raise UserError(f"{run}: no run folder, it has no config.yaml")
-    return file
+def _say_next(config, run):
+    """Names the commands that follow training."""
+    sources = [s for s in config.data.sources if s in ("phrasebook", "ted")]
+    data = sources[0] if sources else "TEST.tsv"
+    reverse = " --reverse" if config.data.reverse else ""
+    run = shlex.quote(str(run))
+    log.info("next: tfxformer evaluate --run %s --data %s%s", run, data, reverse)
+    log.info("      tfxformer export --run %s", run)
 
 
 def _numbers(text, option):
@@ -1144,6 +1184,8 @@ def _best_first(row):
 
 def _chunks(input, encoding):
     """Lines in lists: one by one for a person who types, many at once otherwise."""
+    if not input and sys.stdin is None:
+        raise UserError("standard input is closed: name a file with --input")
     try:
         stream = open(input, "rb") if input else sys.stdin.buffer  # noqa: SIM115
     except OSError as error:

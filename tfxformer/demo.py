@@ -20,7 +20,7 @@ from tfxformer.demo_answers import (
 from tfxformer.errors import UserError
 from tfxformer.listening import bind, in_address, told_to_end
 from tfxformer.reopen import load_translator
-from tfxformer.repository import SHIPPED, shipped_model
+from tfxformer.repository import SHIPPED, chosen_model
 from tfxformer.run import Run
 
 PORTUGUESE = [
@@ -70,8 +70,7 @@ def demo(run=None, checkpoint="best", host="127.0.0.1", port=7860):
         tfxformer.errors.UserError: nowhere: there is no such run folder
     """
     listener = _bind(host, port)  # what is taken is told before a model is loaded
-    path = Path(run) if run is not None else shipped_model()
-    say(f"model: {path}")
+    path = chosen_model(run)
     translator = load_translator(path, checkpoint)
     names = side_names(path)
     app = application(page(translator, names, described(path, translator)))

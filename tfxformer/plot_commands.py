@@ -6,15 +6,19 @@ from typing import Annotated
 
 import typer
 
+from tfxformer.commands import Commands, Group, Quiet
+from tfxformer.console import start_logging
 from tfxformer.corpora.files import check_encoding, parse_columns
 from tfxformer.errors import UserError
 from tfxformer.outputs import check_output
 from tfxformer.quiet import start_keras, start_tensorflow
+from tfxformer.repository import chosen_model
 
-app = typer.Typer(
+app = Commands(
+    cls=Group,
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Draw pictures of a model, its attention, its data and its training.",
+    help="Draw a model, its attention, its data and its training.",
 )
 
 PICTURES = (".png", ".svg")
@@ -23,7 +27,10 @@ PAGE = ".html"
 Out = Annotated[Path, typer.Option(help="The picture to write, .png or .svg.")]
 Dark = Annotated[bool, typer.Option("--dark", help="Light letters on dark paper.")]
 MODEL = "A run folder, or an exported SavedModel"
-Model = Annotated[Path, typer.Option("--run", "--model", help=f"{MODEL}.")]
+SHIPPED = "by default the Portuguese-to-English model that comes with the package"
+Model = Annotated[
+    Path | None, typer.Option("--run", "--model", help=f"{MODEL}; {SHIPPED}.")
+]
 Checkpoint = Annotated[
     str,
     typer.Option(help="Which weights of a run folder: best, last, ema or averaged."),
@@ -51,6 +58,13 @@ Encoding = Annotated[
     ),
 ]
 DATA = "Where pairs come from: phrasebook, ted, a TSV's path (.gz too), or SRC,TGT."
+
+
+@app.callback()
+def options(quiet: Quiet = False):
+    """What holds for every plot."""
+    if quiet:
+        start_logging(quiet)
 
 
 @app.command()
@@ -168,7 +182,6 @@ def masks(
 @app.command()
 def attention(
     text: Annotated[str, typer.Argument(help="A sentence in the source language.")],
-    run: Model,
     out: Annotated[
         Path,
         typer.Option(
@@ -176,6 +189,7 @@ def attention(
             "points at a token and sees what it reads."
         ),
     ],
+    run: Model = None,
     kind: Annotated[
         str,
         typer.Option(
@@ -343,13 +357,15 @@ def curves(
 @app.command()
 def bleu(
     data: Annotated[str, typer.Option(help=DATA)],
+    out: Out,
     run: Annotated[
         list[Path],
         typer.Option(
-            "--run", "--model", help=f"{MODEL}. Repeat it to compare several."
+            "--run",
+            "--model",
+            help=f"{MODEL}; {SHIPPED}. Repeat it to compare several.",
         ),
-    ],
-    out: Out,
+    ] = [],  # noqa: B006
     split: Split = "test",
     checkpoint: Checkpoint = "best",
     data_dir: DataDir = None,
@@ -362,8 +378,7 @@ def bleu(
 
     corpora.check_source(data)
     _check_out(out, inputs=corpora.input_files([data]))
-    for path in run:
-        _check_model(path)
+    run = [*map(_chosen, run or [None])]
     options = {"data_dir": data_dir, "columns": columns, "encoding": encoding}
     pairs, _ = corpora.load(data, split, cleaned=False, **options)
     start_tensorflow()
@@ -383,8 +398,8 @@ def neighbours(
     words: Annotated[
         list[str], typer.Argument(help="Words or pieces that the vocabulary has whole.")
     ],
-    run: Model,
     out: Out,
+    run: Model = None,
     count: Annotated[int, typer.Option(min=1, help="Neighbours of each.")] = 6,
     checkpoint: Checkpoint = "best",
     dark: Dark = False,
@@ -399,7 +414,8 @@ def neighbours(
     for word in words:
         found = next((p for p in (f"\u2581{word}", word) if p in pieces), None)
         if found is None:
-            cut = " ".join(_pieces(run, word))
+            ids = tokenizer.tokenize([word])[0].numpy()
+            cut = " ".join(tokenizer.pieces(ids))
             raise UserError(f"{word!r}: the vocabulary has it in pieces only: {cut}")
         chosen.append(found)
     layer = translator.transformer.encoder.pos_embedding.embedding
@@ -429,9 +445,10 @@ def _check_text(text):
         raise UserError("the text is empty: give a sentence")
 
 
-def _check_model(path):
-    if not path.exists():
+def _chosen(path):
+    if path is not None and not path.exists():
         raise UserError(f"{path}: there is no such run folder or exported model")
+    return chosen_model(path)
 
 
 def _one_of(option, value, known):
@@ -459,7 +476,7 @@ def _names(paths):
 
 
 def _translator(path, checkpoint):
-    _check_model(path)
+    path = _chosen(path)
     start_tensorflow()
     from tfxformer.reopen import load_translator
 
@@ -468,14 +485,14 @@ def _translator(path, checkpoint):
 
 def _vocabulary(path):
     """The vocabulary of a run folder, or of an export."""
-    _check_model(path)
+    path = _chosen(path)
     start_tensorflow()
-    from tfxformer.reopen import read_export
+    from tfxformer.reopen import read_vocabulary
     from tfxformer.run import Run
     from tfxformer.vocabulary import Vocabulary
 
     if (path / "saved_model.pb").exists():
-        return Vocabulary(read_export(path)[0].model)
+        return Vocabulary(read_vocabulary(path))
     return Run.open(path).vocabulary()
 
 

@@ -2,8 +2,10 @@
 
 import contextlib
 import os
+import signal
 import sys
 import tempfile
+import threading
 
 from tfxformer.errors import UserError
 
@@ -12,7 +14,7 @@ from tfxformer.errors import UserError
 def quiet_stderr():
     """Holds back what is written to standard error, from C++ too.
 
-    It is shown after all if the body raises.
+    It is shown after all if the body raises, unless Ctrl-C ended it.
     """
     if sys.stderr is None:  # Python found it closed
         yield
@@ -27,6 +29,8 @@ def quiet_stderr():
         os.dup2(held.fileno(), 2)
         try:
             yield
+        except KeyboardInterrupt:
+            raise
         except BaseException:
             os.dup2(kept, 2)
             held.seek(0)
@@ -38,6 +42,28 @@ def quiet_stderr():
             os.close(kept)
 
 
+@contextlib.contextmanager
+def _interrupts_kept():
+    """Raises Ctrl-C again in the end: TensorFlow's import loses one in seven."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # where Python handles no signals
+        return
+    caught = []
+
+    def interrupt(*_):
+        caught.append(True)
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if caught:
+        raise KeyboardInterrupt
+
+
+@_interrupts_kept()
 def start_keras():
     """Imports Keras, with TensorFlow only where that is the backend it runs on.
 

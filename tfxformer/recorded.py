@@ -137,6 +137,35 @@ def write_metadata(
     return file
 
 
+def read_architecture(path: str | os.PathLike) -> dict:
+    """Reads how an exported model is built.
+
+    Args:
+        path: The SavedModel's folder.
+
+    Returns:
+        The arguments of `Transformer`.
+
+    Raises:
+        UserError: The SavedModel is another program's, or does not say so.
+
+    Example:
+        >>> read_architecture("nowhere")
+        Traceback (most recent call last):
+        ...
+        tfxformer.errors.UserError: nowhere: a SavedModel, but none that tfxformer ...
+    """
+    metadata = read_metadata(path)
+    if metadata is None:
+        raise UserError(f"{path}: a SavedModel, but none that tfxformer exported")
+    if "architecture" not in metadata["model"]:
+        raise UserError(
+            f"{path}: an earlier tfxformer exported it, without saying how its model "
+            "is built: give the run folder, or export that again"
+        )
+    return metadata["model"]["architecture"]
+
+
 def read_metadata(path: str | os.PathLike) -> dict | None:
     """Reads what `write_metadata` wrote; arrays stay as `encode` made them.
 

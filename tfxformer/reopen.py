@@ -11,7 +11,8 @@ from tensorflow.core.protobuf.trackable_object_graph_pb2 import TrackableObjectG
 
 from tfxformer.errors import UserError
 from tfxformer.model import Transformer
-from tfxformer.recorded import read_metadata
+from tfxformer.recorded import read_architecture
+from tfxformer.repository import check_checkpoint
 from tfxformer.run import Run
 from tfxformer.tokenizer import Tokenizer
 from tfxformer.translator import Translator
@@ -43,6 +44,7 @@ def load_translator(path, checkpoint="best", options=None, xla=False):
         tfxformer.errors.UserError: nowhere: there is no such run folder
     """
     if (Path(path) / "saved_model.pb").exists():
+        check_checkpoint(path, checkpoint)
         return Translator(*read_export(path), options, xla)
     return Translator(*Run.open(path).load(checkpoint), options, xla)
 
@@ -70,17 +72,10 @@ def read_export(path):
         tfxformer.errors.UserError: nowhere: a SavedModel, but none that tfxformer ...
     """
     path = Path(path)
-    metadata = read_metadata(path)
-    if metadata is None:
-        raise UserError(f"{path}: a SavedModel, but none that tfxformer exported")
-    if "architecture" not in metadata["model"]:
-        raise UserError(
-            f"{path}: an earlier tfxformer exported it, without saying how its model "
-            "is built: give the run folder, or export that again"
-        )
+    architecture = read_architecture(path)
+    tokenizer = Tokenizer(read_vocabulary(path))
     try:
-        tokenizer = Tokenizer(_vocabulary(path / "saved_model.pb"))
-        transformer = Transformer(**metadata["model"]["architecture"])
+        transformer = Transformer(**architecture)
         transformer.build()
         _read_weights(transformer, path)
     except (OSError, ValueError, LookupError, TypeError, DecodeError) as error:
@@ -94,15 +89,29 @@ def _first_line(error):
     return next(iter(str(error).strip().splitlines()), "") or repr(error)
 
 
-def _vocabulary(file):
-    """The bytes of the SentencePiece model that a graph's tokenizer was made of."""
-    graph = SavedModel.FromString(file.read_bytes()).meta_graphs[0].graph_def
+def read_vocabulary(path):
+    """The SentencePiece model that an exported model's tokenizer was made of.
+
+    Args:
+        path: the folder of one version of an exported model.
+
+    Returns:
+        Bytes.
+
+    Raises:
+        UserError: when the model is damaged, or has no such tokenizer.
+    """
+    file = Path(path) / "saved_model.pb"
+    try:
+        graph = SavedModel.FromString(file.read_bytes()).meta_graphs[0].graph_def
+    except (OSError, LookupError, DecodeError) as error:
+        raise UserError(f"{path}: damaged: {_first_line(error)}") from None
     functions = (function.node_def for function in graph.library.function)
     for nodes in (graph.node, *functions):
         for node in nodes:
             if node.op == "SentencepieceOp":
                 return node.attr["model"].s
-    raise LookupError(f"{file.name} has no tokenizer")
+    raise UserError(f"{path}: damaged: {file.name} has no tokenizer")
 
 
 def _read_weights(transformer, path):

@@ -1,6 +1,7 @@
 """A model repository: `name/version/`, as servers watch it."""
 
 import errno
+import logging
 import os
 import re
 import shutil
@@ -8,6 +9,8 @@ import tempfile
 from pathlib import Path
 
 from tfxformer.errors import UserError
+
+log = logging.getLogger("tfxformer")
 
 # The model that comes with the package, in its repository.
 SHIPPED = "pt_en"
@@ -30,16 +33,76 @@ def shipped_model():
     package = Path(__file__).parent
     for place in (Path(), package, package.parent):
         folder = place / "export" / SHIPPED
-        versions = [
-            int(file.parent.name)
-            for file in folder.glob("*/saved_model.pb")
-            if file.parent.name.isdecimal()
-        ]
-        if versions:
-            return folder / str(max(versions))
+        version = newest_version(folder)
+        if version is not None:
+            return version
     raise UserError(
         f"no model came with this installation ({package}): name one with --model"
     )
+
+
+def chosen_model(path=None):
+    """The model that a command uses; a line of the log names it.
+
+    Args:
+        path: what was named; None for `shipped_model`.
+
+    Returns:
+        The path.
+
+    Raises:
+        UserError: as `shipped_model`.
+
+    Example:
+        >>> chosen_model("runs/mine")
+        'runs/mine'
+    """
+    path = shipped_model() if path is None else path
+    log.info("model: %s (loading)", path)
+    return path
+
+
+def check_checkpoint(path, checkpoint):
+    """Refuses to choose among the weights of an exported model, which has one set.
+
+    Args:
+        path: the exported model.
+        checkpoint: what was chosen; "best", the default, is what there is.
+
+    Raises:
+        UserError: for another one.
+
+    Example:
+        >>> check_checkpoint("export/pt_en/1", "last")
+        Traceback (most recent call last):
+        ...
+        tfxformer.errors.UserError: checkpoint 'last': export/pt_en/1 is an exported ...
+    """
+    if checkpoint != "best":
+        raise UserError(
+            f"checkpoint {checkpoint!r}: {path} is an exported model, which has one "
+            "set of weights: leave the checkpoint out, or give a run folder"
+        )
+
+
+def newest_version(folder):
+    """The newest version of an exported model.
+
+    Args:
+        folder: the model's folder in its repository.
+
+    Returns:
+        ``folder/VERSION``; None where there is none.
+
+    Example:
+        >>> newest_version("nowhere")
+    """
+    versions = [
+        int(file.parent.name)
+        for file in Path(folder).glob("*/saved_model.pb")
+        if file.parent.name.isdecimal()
+    ]
+    return Path(folder) / str(max(versions)) if versions else None
 
 
 def next_version(to, name, write):

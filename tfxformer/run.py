@@ -10,7 +10,6 @@ from pathlib import Path
 
 from tfxformer.config import load_config
 from tfxformer.errors import UserError
-from tfxformer.model import Transformer
 from tfxformer.vocabulary import Vocabulary
 
 log = logging.getLogger("tfxformer")
@@ -256,6 +255,8 @@ def build_model(config, vocab_size, precision="float32"):
         >>> build_model(config, vocab_size=300).count_params()
         501760
     """
+    from tfxformer.model import Transformer
+
     settings = config.to_dict()["model"]
     policy = precision if precision == "float32" else f"mixed_{precision}"
     model = Transformer(

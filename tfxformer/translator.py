@@ -12,6 +12,7 @@ from tfxformer import sentences
 from tfxformer.decoding import DecodingOptions, decode_steps
 from tfxformer.errors import UserError
 from tfxformer.recorded import read_metadata
+from tfxformer.repository import check_checkpoint, shipped_model
 from tfxformer.run import Run
 from tfxformer.signature_translator import SignatureTranslator, as_text, as_texts
 from tfxformer.signatures import completion, signatures
@@ -67,11 +68,12 @@ class Translator(SignatureTranslator):
         self._complete = completion(tokenizer, transformer, self.options)
 
     @classmethod
-    def load(cls, path, checkpoint="best", options=None, xla=False):
+    def load(cls, path=None, checkpoint="best", options=None, xla=False):
         """A translator from a run folder, or from an exported SavedModel.
 
         Args:
-            path: a run folder, or the folder of one version of an exported model.
+            path: a run folder, or the folder of one version of an exported model;
+                None for the model that comes with the package.
             checkpoint: "best" or "last", for a run folder.
             options: `DecodingOptions`, for a run folder.
             xla: compile decoding with XLA, for a run folder.
@@ -84,9 +86,10 @@ class Translator(SignatureTranslator):
             UserError: when there is nothing at the path that translates, or options
                 are given for a SavedModel, in which they were chosen at its export.
         """
-        path = Path(path)
+        path = shipped_model() if path is None else Path(path)
         if not (path / "saved_model.pb").exists():
             return cls(*Run.open(path).load(checkpoint), options, xla)
+        check_checkpoint(path, checkpoint)
         if xla or (options or DecodingOptions()) != DecodingOptions():
             raise UserError(
                 f"{path}: how an exported model decodes was chosen at its export; "

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from tfxformer.errors import UserError
+from tfxformer.repository import shipped_model
 from tfxformer.server.configs import (
     ModelConfig,
     configs_of,
@@ -117,8 +118,7 @@ def add_model(folder, when=0):
 
 
 def test_the_default_repository(tmp_path):
-    with pytest.raises(UserError, match="tfxformer quickstart"):
-        default_repository(tmp_path)
+    assert default_repository(tmp_path) == shipped_model().parents[1]
     (tmp_path / "export").mkdir()  # as in a fresh clone
     (tmp_path / "tfxformer-quickstart-empty" / "export").mkdir(parents=True)
     old = add_model(tmp_path / "tfxformer-quickstart-zz" / "export", 1000)

@@ -11,6 +11,7 @@ from google.protobuf import text_format
 from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
 
 from tfxformer.errors import UserError
+from tfxformer.repository import shipped_model
 
 
 @dataclass(frozen=True)
@@ -180,10 +181,11 @@ def default_repository(folder="."):
         folder: where to look.
 
     Returns:
-        The path of ``export``, or else of the newest quickstart's.
+        The path of ``export``, or else of the newest quickstart's, or else of the
+        model that comes with the package.
 
     Raises:
-        UserError: when neither is there.
+        UserError: where there is none.
     """
     folder = Path(folder)
     made = [*folder.glob("tfxformer-quickstart-*/export")]
@@ -192,10 +194,7 @@ def default_repository(folder="."):
         with contextlib.suppress(UserError):
             find_models(path)
             return path
-    raise UserError(
-        "no model in ./export, nor of a quickstart here: name the model repository, or "
-        "make a model: tfxformer quickstart"
-    )
+    return shipped_model().parents[1]
 
 
 def configs_of(repository=None, config=None):

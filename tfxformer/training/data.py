@@ -7,12 +7,11 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from tfxformer import corpora
+from tfxformer import corpora, fine_tuning
 from tfxformer.corpora.augmentation import augmented
 from tfxformer.corpora.pair import Pair
 from tfxformer.corpora.splitting import hold_out
 from tfxformer.errors import UserError
-from tfxformer.run import Run
 from tfxformer.token_corpus import TokenCorpus, cached_corpus, corpus_key
 from tfxformer.vocabulary import Vocabulary
 
@@ -266,13 +265,11 @@ def _vocabulary(run, config, sources):
     """The run's vocabulary: its own, another run's, a prepared corpus's, or learnt."""
     if run.tokenizer_file.exists():
         return run.vocabulary()
+    prepared = [c.folder for c in sources if isinstance(c, TokenCorpus)]
     if config.training.init_from:
-        given = Run.open(config.training.init_from).tokenizer_file
-    else:
-        prepared = [c.folder for c in sources if isinstance(c, TokenCorpus)]
-        given = prepared[0] / "tokenizer.model" if prepared else None
-    if given:
-        vocabulary = Vocabulary.load(given)
+        vocabulary = fine_tuning.vocabulary(config.training.init_from)
+    elif prepared:
+        vocabulary = Vocabulary.load(prepared[0] / "tokenizer.model")
     else:
         started = time.monotonic()
         size = config.tokenizer.vocab_size

@@ -1,7 +1,6 @@
 """The training run: corpora and settings in, a run folder out."""
 
 import contextlib
-import dataclasses
 import hashlib
 import logging
 import math
@@ -14,6 +13,7 @@ from pathlib import Path
 import keras
 import numpy as np
 
+from tfxformer import fine_tuning
 from tfxformer.batches import TrainingBatches, evaluation_batches, prefetch
 from tfxformer.console import Progress, say
 from tfxformer.errors import INTERRUPTED, PREEMPTED, Stopped, UserError
@@ -156,41 +156,11 @@ def _open(config, out):
                     "run cannot go on: bring one back, or use another folder (with "
                     f"training.init_from = {out} it begins with these weights)"
                 )
-            _begun_from(config)
+            if config.training.init_from is not None:
+                fine_tuning.check(config)
         return make_folder(out)
     except OSError as error:
         raise UserError(f"{out}: {error.strerror}") from None
-
-
-def _begun_from(config):
-    """The run whose weights to begin with, or None; refused where they do not fit."""
-    source = config.training.init_from
-    if source is None:
-        return None
-    try:
-        other = Run.open(source)
-        theirs = _architecture(other.config().model)
-        other.trained_weights("best")
-    except UserError as error:
-        raise UserError(f"training.init_from: {error}") from None
-    names = ["num_layers", "num_decoder_layers", "d_model", "num_heads", "dff", "norm"]
-    names += ["learned_positions", "tie_embeddings"]
-    if theirs["learned_positions"]:
-        names.append("max_length")
-    ours = _architecture(config.model)
-    for name in names:
-        if theirs[name] != ours[name]:
-            raise UserError(
-                f"training.init_from = {source}: its model.{name} is {theirs[name]!r}, "
-                f"not {ours[name]!r}: train with the same model settings"
-            )
-    return other
-
-
-def _architecture(model):
-    settings = dataclasses.asdict(model)
-    depth = model.num_decoder_layers or model.num_layers
-    return settings | {"num_decoder_layers": depth}
 
 
 # What may differ when a run goes on: how long, how it is watched and kept, what
@@ -440,16 +410,16 @@ class _Trainer:
                 )
 
     def _begin(self):
-        other = _begun_from(self.config)
-        if other is None:
+        name = self.settings.init_from
+        if name is None:
             return
         state = self.step.state()  # first: it gives the model the step's own weights
-        load_weights(self.model, other.weights_file("best"))
+        path = fine_tuning.set_weights(self.model, name)
         if state["averages"]:
             weights = self.model.trainable_variables
             state["averages"] = [*map(keras.ops.convert_to_numpy, weights)]
         self.step.restore(state)
-        log.info("beginning with the best weights of %s", other.path)
+        log.info("beginning with the best weights of %s", path)
 
     def _step(self, step, batches):
         """One step: the totals and the gradient's norm, or None if it was skipped."""

@@ -1,0 +1,112 @@
+"""Training that begins with an exported model: its architecture, pieces and weights."""
+
+import shutil
+
+import pytest
+from numpy.testing import assert_array_equal
+
+from tfxformer import fine_tuning
+from tfxformer.errors import UserError
+from tfxformer.recorded import read_architecture
+from tfxformer.reopen import read_export, read_vocabulary
+from tfxformer.repository import shipped_model
+from tfxformer.run import Run
+from tfxformer.training import trainer
+
+
+@pytest.fixture
+def pairs(tmp_path):
+    file = tmp_path / "pairs.tsv"
+    rows = [f"O gato tem {n} anos.\tThe cat is {n} years old.\n" for n in range(60)]
+    file.write_text("".join(rows), "utf-8")
+    return file
+
+
+@pytest.fixture
+def first_weights(monkeypatch):
+    """The weights that each training begins with, by their names."""
+    found = {}
+    real = trainer._Trainer._step
+
+    def step(self, number, batches):
+        for weight in self.model.weights:
+            found.setdefault(weight.path.partition("/")[2], weight.numpy())
+        return real(self, number, batches)
+
+    monkeypatch.setattr(trainer._Trainer, "_step", step)
+    return found
+
+
+def assert_begun_with(export, first_weights, run):
+    _, model = read_export(export)
+    assert len(first_weights) == len(model.weights)
+    for weight in model.weights:
+        assert_array_equal(first_weights[weight.path.partition("/")[2]], weight)
+    assert run.tokenizer_file.read_bytes() == read_vocabulary(export)
+    architecture = read_architecture(export)
+    for name, value in run.config().to_dict()["model"].items():
+        assert value == architecture[name]
+
+
+@pytest.mark.parametrize("which", ["version", "versions"])
+def test_an_export_s_path(command, first_weights, exported, pairs, tmp_path, which):
+    path = exported if which == "version" else exported.parent
+    run = Run(tmp_path / "run")
+    train = ["train", "--data", pairs, "--from", path, "--out", run.path]
+    train += ["--set", "training.warmup_steps=1"]
+    out, err, code = command(*train, "--steps", 1)
+    assert (out, code) == (f"{run.path}\n", 0), err
+    assert_begun_with(exported, first_weights, run)
+    out, err, code = command(*train, "--steps", 2)
+    assert code == 0 and "going on from step 1" in err
+    out, err, code = command("evaluate", "--run", run.path, "--data", pairs)
+    assert code == 0 and "BLEU" in out
+
+
+def test_the_model_that_comes_with_the_package(
+    command, first_weights, pairs, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    train = ["train", "--data", pairs, "--from", "pt_en", "--out", "run", "--steps", 1]
+    _, err, code = command(*train)
+    assert code == 0, err
+    assert "model.dropout_rate is 0, as in pt_en; to change it: --set model.dr" in err
+    assert_begun_with(shipped_model(), first_weights, Run(tmp_path / "run"))
+    # The first word of what is typed next; a file of pairs tells of no test set.
+    assert err.endswith(
+        "next: tfxformer evaluate --run run --data TEST.tsv\n"
+        "      tfxformer export --run run\n"
+    )
+
+
+def test_its_dropout_can_be_changed(command, monkeypatch):
+    def train(config, out):
+        assert config.model.dropout_rate == 0.1 and config.model.num_layers == 6
+        return Run(out)
+
+    monkeypatch.setattr(trainer, "train", train)
+    train = ["train", "--data", "ted", "--from", "pt_en", "--out", "run"]
+    out, err, code = command(*train, "--set", "model.dropout_rate=0.1")
+    assert (out, code) == ("run\n", 0) and "dropout_rate" not in err
+    assert "next: tfxformer evaluate --run run --data ted\n" in err
+
+
+def test_a_path_of_that_name_comes_first(run_folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert fine_tuning.find("pt_en") == shipped_model()
+    shutil.copytree(run_folder, "pt_en", ignore=shutil.ignore_patterns("tokens"))
+    assert fine_tuning.find("pt_en").resolve() == tmp_path / "pt_en"
+
+
+def test_a_model_that_is_built_otherwise_is_refused(command, exported, pairs, tmp_path):
+    train = ["train", "--data", pairs, "--from", exported, "--out", tmp_path / "run"]
+    _, err, code = command(*train, "--set", "model.dff=64")
+    assert code == 1 and "its model.dff is 128, not 64" in err
+    assert not (tmp_path / "run").exists()
+
+
+def test_what_is_neither_a_run_nor_an_export(tmp_path):
+    with pytest.raises(UserError, match="there is no such run folder"):
+        fine_tuning.settings(tmp_path / "none")
+    with pytest.raises(UserError, match="not a run folder"):
+        fine_tuning.settings(tmp_path)

@@ -1,0 +1,154 @@
+"""What training may begin with: another run, or an exported model."""
+
+import dataclasses
+from pathlib import Path
+
+from tfxformer.config import ModelConfig
+from tfxformer.errors import UserError
+from tfxformer.recorded import read_architecture
+from tfxformer.repository import SHIPPED, newest_version, shipped_model
+from tfxformer.run import Run, load_weights
+from tfxformer.vocabulary import Vocabulary
+
+
+def find(name):
+    """The folder that a name means.
+
+    Args:
+        name: the path of a run folder, of a version of an exported model, or of a
+            model's versions, of which the newest is taken; or ``pt_en``, the model
+            that comes with the package, unless there is a path of that name.
+
+    Returns:
+        The path of a run folder, or of a version of an exported model.
+
+    Raises:
+        UserError: when there is neither.
+
+    Example:
+        >>> find("pt_en").parent.name
+        'pt_en'
+    """
+    path = Path(name)
+    if str(name) == SHIPPED and not path.exists():
+        return shipped_model()
+    path = newest_version(path) or path
+    if not _is_export(path):
+        Run.open(path)
+    return path
+
+
+def settings(name):
+    """The settings that training takes over.
+
+    Args:
+        name: as `find` takes it.
+
+    Returns:
+        A dictionary of a dictionary for each section of settings: ``model`` and
+        ``tokenizer``.
+
+    Raises:
+        UserError: when they cannot be read, or no settings describe its model.
+
+    Example:
+        >>> settings("pt_en")["tokenizer"]
+        {'vocab_size': 8000}
+    """
+    path = find(name)
+    if not _is_export(path):
+        theirs = Run.open(path).config().to_dict()
+        return {section: theirs[section] for section in ("model", "tokenizer")}
+    architecture = read_architecture(path)
+    if not architecture["use_positions"]:
+        raise UserError(f"{path}: its model has no positions, which is no setting")
+    names = [field.name for field in dataclasses.fields(ModelConfig)]
+    return {
+        "model": {name: architecture[name] for name in names},
+        "tokenizer": {"vocab_size": architecture["input_vocab_size"]},
+    }
+
+
+def check(config):
+    """Refuses to begin with a model that is built otherwise, or has no weights.
+
+    Args:
+        config: the `Config` of the new run, with ``training.init_from``.
+
+    Raises:
+        UserError: naming the setting that differs.
+    """
+    name = config.training.init_from
+    try:
+        path = find(name)
+        theirs = _architecture(ModelConfig(**settings(name)["model"]))
+        if not _is_export(path):
+            Run(path).trained_weights("best")
+    except UserError as error:
+        raise UserError(f"training.init_from: {error}") from None
+    names = ["num_layers", "num_decoder_layers", "d_model", "num_heads", "dff", "norm"]
+    names += ["learned_positions", "tie_embeddings"]
+    if theirs["learned_positions"]:
+        names.append("max_length")
+    ours = _architecture(config.model)
+    for setting in names:
+        if theirs[setting] != ours[setting]:
+            raise UserError(
+                f"training.init_from = {name}: its model.{setting} is "
+                f"{theirs[setting]!r}, not {ours[setting]!r}: train with the same "
+                "model settings"
+            )
+
+
+def vocabulary(name):
+    """The vocabulary that training takes over.
+
+    Args:
+        name: as `find` takes it.
+
+    Returns:
+        A `Vocabulary`.
+
+    Raises:
+        UserError: when it cannot be read.
+    """
+    path = find(name)
+    if not _is_export(path):
+        return Run(path).vocabulary()
+    from tfxformer.reopen import read_vocabulary
+
+    return Vocabulary(read_vocabulary(path))
+
+
+def set_weights(model, name):
+    """Gives a model the best weights of a run, or those of an exported model.
+
+    Args:
+        model: a built `Transformer`.
+        name: as `find` takes it.
+
+    Returns:
+        The path that they came from.
+
+    Raises:
+        UserError: when they cannot be read, or are of another model.
+    """
+    path = find(name)
+    if not _is_export(path):
+        load_weights(model, Run(path).weights_file("best"))
+        return path
+    from tfxformer.reopen import read_export
+
+    _, theirs = read_export(path)
+    for weight, value in zip(model.weights, theirs.weights, strict=True):
+        weight.assign(value)
+    return path
+
+
+def _is_export(path):
+    return (path / "saved_model.pb").exists()
+
+
+def _architecture(model):
+    depth = model.num_decoder_layers or model.num_layers
+    return dataclasses.asdict(model) | {"num_decoder_layers": depth}
