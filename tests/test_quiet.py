@@ -105,6 +105,22 @@ def test_ctrl_c_that_an_import_loses_comes_later(tmp_path):
     assert done.stderr == "caught"
 
 
+def test_an_import_s_objects_are_not_collected(tmp_path):
+    (tmp_path / "keras.py").write_text(
+        "import gc\nfrom types import SimpleNamespace\n"
+        "collected = gc.isenabled()\n"
+        "backend = SimpleNamespace(backend=lambda: 'none')\n"
+    )
+    done = run(f"""
+        import gc
+        sys.path.insert(0, {str(tmp_path)!r})
+        start_keras()
+        import keras
+        print(keras.collected, gc.isenabled(), gc.get_freeze_count() > 0)
+    """)
+    assert done.stdout == "False True True\n"
+
+
 def test_an_error_that_nobody_catches_has_its_traceback():
     done = run("""
         with quiet_stderr():

@@ -11,6 +11,7 @@ import tensorflow_text  # noqa: F401
 from tfxformer import sentences
 from tfxformer.decoding import DecodingOptions, decode_steps
 from tfxformer.errors import UserError
+from tfxformer.quiet import nothing_collected
 from tfxformer.recorded import read_metadata
 from tfxformer.repository import check_checkpoint, shipped_model
 from tfxformer.run import Run
@@ -103,7 +104,8 @@ class Translator(SignatureTranslator):
         if metadata is None or "max_length" not in metadata["model"]:
             raise UserError(f"{path}: a SavedModel, but none that tfxformer exported")
         try:
-            loaded = tf.saved_model.load(str(path))
+            with nothing_collected():
+                loaded = tf.saved_model.load(str(path))
         except (OSError, ValueError, tf.errors.OpError) as error:
             reason = str(error).strip().splitlines()[0]
             raise UserError(f"{path}: damaged: {reason}") from None
