@@ -281,7 +281,7 @@ def test_every_command_and_option_is_in_the_reference():
         return CliRunner().invoke(app, [*command, "--help"]).output
 
     def commands_of(*group):
-        listed = help_of(*group).partition("Commands:")[2]
+        listed = help_of(*group).partition("Options:")[2]
         for name in re.findall(r"^  ([a-z][a-z-]*)(?:  |$)", listed, re.M):
             inner = [*commands_of(*group, name)]
             yield from inner or [(*group, name)]

@@ -144,7 +144,7 @@ def test_both_backends_train_alike(folder):
 def test_what_needs_tensorflow_says_so(folder):
     train_on_jax(folder, "run", "training.steps=1")
     _, said = on_jax(folder, "-c", COMMAND, "translate", "--run", "run", "um", code=1)
-    assert said.count("\n") == 1 and "KERAS_BACKEND=tensorflow" in said
+    assert said.count("\n") == 2 and "KERAS_BACKEND=tensorflow" in said
 
 
 @pytest.mark.slow

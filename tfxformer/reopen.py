@@ -100,6 +100,12 @@ def read_vocabulary(path):
 
     Raises:
         UserError: when the model is damaged, or has no such tokenizer.
+
+    Example:
+        >>> from tfxformer import Vocabulary
+        >>> from tfxformer.repository import shipped_model
+        >>> Vocabulary(read_vocabulary(shipped_model())).vocab_size
+        8000
     """
     file = Path(path) / "saved_model.pb"
     try:
