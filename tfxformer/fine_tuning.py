@@ -77,6 +77,13 @@ def check(config):
 
     Raises:
         UserError: naming the setting that differs.
+
+    Example:
+        >>> from tfxformer.config import load_config
+        >>> check(load_config("tiny", overrides=["training.init_from=pt_en"]))
+        Traceback (most recent call last):
+        ...
+        tfxformer.errors.UserError: training.init_from = pt_en: its model.num_layers ...
     """
     name = config.training.init_from
     try:
@@ -111,6 +118,10 @@ def vocabulary(name):
 
     Raises:
         UserError: when it cannot be read.
+
+    Example:
+        >>> vocabulary("pt_en").vocab_size
+        8000
     """
     path = find(name)
     if not _is_export(path):
@@ -132,6 +143,16 @@ def set_weights(model, name):
 
     Raises:
         UserError: when they cannot be read, or are of another model.
+
+    Example:
+        >>> from tfxformer.config import load_config
+        >>> import json
+        >>> from tfxformer.run import build_model
+        >>> model = settings("pt_en")["model"]
+        >>> given = [f"model.{key}={json.dumps(x)}" for key, x in model.items()]
+        >>> model = build_model(load_config(overrides=given), vocab_size=8000)
+        >>> set_weights(model, "pt_en").parent.name
+        'pt_en'
     """
     path = find(name)
     if not _is_export(path):
