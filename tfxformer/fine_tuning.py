@@ -6,7 +6,7 @@ from pathlib import Path
 from tfxformer.config import ModelConfig
 from tfxformer.errors import UserError
 from tfxformer.recorded import read_architecture
-from tfxformer.repository import SHIPPED, newest_version, shipped_model
+from tfxformer.repository import SHIPPED, find_model
 from tfxformer.run import Run, load_weights
 from tfxformer.vocabulary import Vocabulary
 
@@ -29,10 +29,8 @@ def find(name):
         >>> find("pt_en").parent.name
         'pt_en'
     """
-    path = Path(name)
-    if str(name) == SHIPPED and not path.exists():
-        return shipped_model()
-    path = newest_version(path) or path
+    named = str(name) == SHIPPED and not Path(name).exists()
+    path = Path(find_model(None if named else name))
     if not _is_export(path):
         Run.open(path)
     return path

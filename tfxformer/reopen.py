@@ -12,7 +12,7 @@ from tensorflow.core.protobuf.trackable_object_graph_pb2 import TrackableObjectG
 from tfxformer.errors import UserError
 from tfxformer.model import Transformer
 from tfxformer.recorded import read_architecture
-from tfxformer.repository import check_checkpoint
+from tfxformer.repository import check_checkpoint, find_model
 from tfxformer.run import Run
 from tfxformer.tokenizer import Tokenizer
 from tfxformer.translator import Translator
@@ -24,7 +24,7 @@ def load_translator(path, checkpoint="best", options=None, xla=False):
     """A translator that has its tokenizer and its Keras model, wherever it comes from.
 
     Args:
-        path: a run folder, or the folder of one version of an exported model.
+        path: as `Translator.load` takes it.
         checkpoint: "best" or "last", for a run folder.
         options: `DecodingOptions`; None decodes greedily.
         xla: compile decoding with XLA.
@@ -43,7 +43,8 @@ def load_translator(path, checkpoint="best", options=None, xla=False):
         ...
         tfxformer.errors.UserError: nowhere: there is no such run folder
     """
-    if (Path(path) / "saved_model.pb").exists():
+    path = Path(find_model(path))
+    if (path / "saved_model.pb").exists():
         check_checkpoint(path, checkpoint)
         return Translator(*read_export(path), options, xla)
     return Translator(*Run.open(path).load(checkpoint), options, xla)

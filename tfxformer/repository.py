@@ -41,14 +41,34 @@ def shipped_model():
     )
 
 
+def find_model(path=None):
+    """Finds the model that a path names.
+
+    Args:
+        path: a run folder, a version of an exported model, or the folder of its
+            versions, whose newest is taken; None for `shipped_model`.
+
+    Returns:
+        The path of a run folder or of a version.
+
+    Raises:
+        UserError: as `shipped_model`.
+
+    Example:
+        >>> find_model("runs/mine")
+        'runs/mine'
+    """
+    return shipped_model() if path is None else newest_version(path) or path
+
+
 def chosen_model(path=None):
     """The model that a command uses; a line of the log names it.
 
     Args:
-        path: what was named; None for `shipped_model`.
+        path: as `find_model` takes it.
 
     Returns:
-        The path.
+        What `find_model` gives.
 
     Raises:
         UserError: as `shipped_model`.
@@ -57,7 +77,7 @@ def chosen_model(path=None):
         >>> chosen_model("runs/mine")
         'runs/mine'
     """
-    path = shipped_model() if path is None else path
+    path = find_model(path)
     log.info("model: %s (loading)", path)
     return path
 

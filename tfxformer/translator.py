@@ -13,7 +13,7 @@ from tfxformer.decoding import DecodingOptions, decode_steps
 from tfxformer.errors import UserError
 from tfxformer.quiet import nothing_collected
 from tfxformer.recorded import read_metadata
-from tfxformer.repository import check_checkpoint, shipped_model
+from tfxformer.repository import check_checkpoint, find_model
 from tfxformer.run import Run
 from tfxformer.signature_translator import SignatureTranslator, as_text, as_texts
 from tfxformer.signatures import completion, signatures
@@ -73,8 +73,9 @@ class Translator(SignatureTranslator):
         """A translator from a run folder, or from an exported SavedModel.
 
         Args:
-            path: a run folder, or the folder of one version of an exported model;
-                None for the model that comes with the package.
+            path: a run folder, or an exported model: the folder of one version, or
+                that of all, whose newest is taken; None for the model that comes with
+                the package.
             checkpoint: "best" or "last", for a run folder.
             options: `DecodingOptions`, for a run folder.
             xla: compile decoding with XLA, for a run folder.
@@ -87,7 +88,7 @@ class Translator(SignatureTranslator):
             UserError: when there is nothing at the path that translates, or options
                 are given for a SavedModel, in which they were chosen at its export.
         """
-        path = shipped_model() if path is None else Path(path)
+        path = Path(find_model(path))
         if not (path / "saved_model.pb").exists():
             return cls(*Run.open(path).load(checkpoint), options, xla)
         check_checkpoint(path, checkpoint)
