@@ -137,8 +137,9 @@ def test_closed_streams_are_one_line(name):
 
 
 @pytest.mark.slow
-def test_translations_meet_a_full_disk_and_a_closed_pipe(run_folder):
-    line = f"yes Bom dia. | head -3000 | {COMMAND} -q translate --run {run_folder}"
+def test_translations_meet_a_full_disk_and_a_closed_pipe(run_folder, tmp_path):
+    (tmp_path / "long.txt").write_text("Bom dia.\n" * 3000)
+    line = f"{COMMAND} -q translate --run {run_folder} -i {tmp_path}/long.txt"
     out, err, code = shell(f"{line} | head -1")
     assert len(out.splitlines()) == 1 and (err, code) == ("", 0)
     _, err, code = shell(f"{line} > /dev/full")
