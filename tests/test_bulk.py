@@ -752,8 +752,11 @@ def test_the_command_translates_as_the_translator_does(
     out, err = capfd.readouterr()
     line = f"{len(texts)} records, {len(texts)} translated, 0 dead letters, 1 shard"
     assert out == f"{tmp_path / 'out'}: {line}\n"
-    assert len(err.splitlines()) == 2, err  # and nothing of Beam's own
-    assert err.startswith(f"{len(texts)} records of 1 file, in 1 shard\ntranslated in ")
+    named, cut, *done = err.splitlines()
+    assert named == f"model: {exported}"
+    assert cut == f"{len(texts)} records of 1 file, in 1 shard"
+    assert len(done) == 1, err  # and nothing of Beam's own
+    assert done[0].startswith("translated in ")
     rows = rows_of("out")
     translations, scores = served.translate(texts)
     assert [row["source"] for row in rows] == texts

@@ -34,6 +34,7 @@ from tfxformer.corpora.files import check_encoding, open_bytes
 from tfxformer.errors import UserError
 from tfxformer.recorded import read_metadata
 from tfxformer.records import FORMATS, Fields, Piece, format_of, read, shown, survey
+from tfxformer.repository import find_model
 from tfxformer.storage import WORK
 from tfxformer.verify import find_saved_model
 
@@ -101,7 +102,7 @@ def bulk(
     inputs,
     out,
     *,
-    model,
+    model=None,
     format=None,
     column=None,
     id_column=None,
@@ -124,7 +125,8 @@ def bulk(
             ``source``, ``translation`` and ``score``; in ``dead-letters-*`` are
             ``place``, ``reason`` and ``raw`` of records that cannot be used.
         model: an exported SavedModel: the folder of a version, or of versions, of
-            which the newest is taken; on Beam's storage, too.
+            which the newest is taken; on Beam's storage, too. None takes the model
+            that comes with the package.
         format: one of `records.FORMATS`; by default files' names tell.
         column: which column or field has the texts, by default "text"; of CSV and TSV
             without a header, its number from 1.
@@ -166,7 +168,7 @@ def bulk(
         if os.path.isfile(folder.path):
             raise UserError(f"{out}: is a file; name a folder")
         try:
-            model = _find_model(os.fspath(model))
+            model = _find_model(os.fspath(find_model(model)))
             files = _find_files(inputs, folder.path)
             fields = _fields(files, format, column, id_column, encoding)
             settings = {
@@ -197,6 +199,7 @@ def _bulk(folder, settings, fields, model, pipeline):
         manifest = _cut(folder, settings, fields, pipeline)
         folder.write_whole(MARK, json.dumps(manifest).encode() + b"\n")
     parts = manifest["parts"]
+    log.info("model: %s", model)
     plan = {
         "folder": folder.path,
         "shards": len(parts),

@@ -934,7 +934,7 @@ def bulk(
     summary = bulk(
         input,
         out,
-        model=chosen_model(model),
+        model=model,
         format=format,
         column=column,
         id_column=id_column,

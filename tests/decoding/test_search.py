@@ -392,7 +392,6 @@ def test_what_never_ends_is_cut_off(options, xla):
         ({}, 1),
         ({"min_length": 3}, 4),
         ({"beam_size": 3}, 1),
-        ({"beam_size": 2, "n_best": 2, "min_length": 2}, 4),
         ({"sampling": True, "n_best": 4}, 1),
     ],
 )

@@ -112,9 +112,7 @@ def test_one_sentence_takes_one_request(server):
         assert client.max_length == 8
         server.seen.clear()
         assert client("oi") == "OI"
-        assert [body["signature_name"] for _, _, body in server.seen] == [
-            "serving_default"
-        ]
+        assert [body["signature_name"] for _, _, body in server.seen] == ["translate"]
 
 
 def test_long_texts_are_cut_as_by_a_translator(server):
@@ -125,7 +123,7 @@ def test_long_texts_are_cut_as_by_a_translator(server):
     read = [
         text
         for _, _, body in server.seen
-        if body["signature_name"] == "serving_default"
+        if body["signature_name"] == "translate"
         for text in body["inputs"]["text"]
     ]
     assert len(read) > 2 and all(len(part.split()) <= 7 for part in read)
@@ -139,14 +137,14 @@ def test_long_texts_are_cut_as_by_a_translator(server):
 def test_what_passes_is_tried_again(server, told):
     server.before = [told]
     with Client(server.url) as client:
-        assert client.answers("serving_default", {"text": ["a"]})["translation"] == b"A"
+        assert client.answers("translate", {"text": ["a"]})["translation"] == b"A"
     assert len(server.seen) == 2
 
 
 def test_it_gives_up_at_last(server):
     server.before = [503] * 20
     with Client(server.url) as client, pytest.raises(ServerError) as error:
-        client.answers("serving_default", {"text": ["a"]})
+        client.answers("translate", {"text": ["a"]})
     assert len(server.seen) == 5
     assert error.value.code == 503
     assert str(error.value) == f"{server.url}: told to say 503 (HTTP 503)"
@@ -156,14 +154,14 @@ def test_it_gives_up_at_last(server):
 def test_what_does_not_pass_is_not_tried_again(server, told):
     server.before = [told]
     with Client(server.url) as client, pytest.raises(ServerError, match=str(told)):
-        client.answers("serving_default", {"text": ["a"]})
+        client.answers("translate", {"text": ["a"]})
     assert len(server.seen) == 1
 
 
 def test_another_kind_of_server(server):
     server.before = ["page"]
     with Client(server.url) as client, pytest.raises(ServerError) as error:
-        client.answers("serving_default", {"text": ["a"]})
+        client.answers("translate", {"text": ["a"]})
     assert "no server of TensorFlow's REST API (HTTP 200)" in str(error.value)
 
 
@@ -184,7 +182,7 @@ def test_nobody_there():
 def test_no_answer_in_time(server):
     server.delay = 1.0
     with Client(server.url, timeout=0.1) as client, pytest.raises(ServerError) as error:
-        client.answers("serving_default", {"text": ["a"]})
+        client.answers("translate", {"text": ["a"]})
     assert "no answer in 0.1 seconds" in str(error.value)
 
 
