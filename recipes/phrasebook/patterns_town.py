@@ -1,7 +1,7 @@
 # ruff: noqa: D103
 """Patterns about the clock, the weather, shops, places and journeys."""
 
-from tfxformer.corpora.grammar import (
+from grammar import (
     LEXICON,
     Noun,
     Phrase,
@@ -24,7 +24,7 @@ from tfxformer.corpora.grammar import (
     the,
     this,
 )
-from tfxformer.corpora.patterns import (
+from patterns import (
     CITIES,
     COLOURS,
     COUNTRIES,

@@ -1,13 +1,13 @@
 """Small grammars of Portuguese and English, as large as the phrasebook needs.
 
-Words come from `data/lexicon.yaml`; this module puts them in the right form. A
+Words come from `lexicon.yaml`; this module puts them in the right form. A
 `Phrase` is a piece of a sentence in both languages at once, so that a pattern
 cannot say one thing in Portuguese and another in English.
 """
 
 from collections.abc import Iterable
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import NamedTuple
 
 import yaml
@@ -16,7 +16,7 @@ from tfxformer.corpora.pair import Pair
 
 
 def _read_lexicon() -> dict:
-    text = files("tfxformer.corpora").joinpath("data/lexicon.yaml").read_text("utf-8")
+    text = Path(__file__).with_name("lexicon.yaml").read_text("utf-8")
     # The C loader is ten times faster, but not every build of PyYAML has it.
     return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 

@@ -1,7 +1,7 @@
 # ruff: noqa: D103
 """Patterns about home: rooms, belongings, food and drink."""
 
-from tfxformer.corpora.grammar import (
+from grammar import (
     Noun,
     Phrase,
     a,
@@ -25,8 +25,7 @@ from tfxformer.corpora.grammar import (
     the,
     this,
 )
-from tfxformer.corpora.pair import Pair
-from tfxformer.corpora.patterns import (
+from patterns import (
     COLOURS,
     FREQUENCIES,
     FURNITURE,
@@ -54,6 +53,8 @@ from tfxformer.corpora.patterns import (
     pattern,
     pronoun,
 )
+
+from tfxformer.corpora.pair import Pair
 
 # --- At home ----------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 # ruff: noqa: D103
 """Patterns about people: who they are, what they do, ask, feel and think."""
 
-from tfxformer.corpora.grammar import (
+from grammar import (
     LEXICON,
     Adjective,
     Phrase,
@@ -31,7 +31,7 @@ from tfxformer.corpora.grammar import (
     the,
     this,
 )
-from tfxformer.corpora.patterns import (
+from patterns import (
     CITIES,
     COUNTRIES,
     FREQUENCIES,

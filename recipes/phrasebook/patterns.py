@@ -10,8 +10,7 @@ decorator the lists that its slots choose from:
 
 The patterns themselves are in `patterns_people.py`, `patterns_home.py` and
 `patterns_town.py`. A pattern's name says what its sentences say, so it has no
-docstring. The same Portuguese must have the same English everywhere;
-`tests/corpora` checks.
+docstring. The same Portuguese must have the same English everywhere.
 
 A slot called `who` that meets `mode="?"` is asked about as one asks: "do you", not
 "do I", and "does your sister", not "does my sister".
@@ -20,7 +19,7 @@ A slot called `who` that meets `mode="?"` is asked about as one asks: "do you", 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from tfxformer.corpora.grammar import (
+from grammar import (
     LEXICON,
     Noun,
     Phrase,
@@ -32,6 +31,7 @@ from tfxformer.corpora.grammar import (
     phrases,
     the,
 )
+
 from tfxformer.corpora.pair import Pair
 
 
