@@ -26,7 +26,7 @@ ORDER = [
     ["commands"],
     ["plots_canvas"],
     ["plots_attention", "plots_model", "plots_training", "attention_page"],
-    ["plots", "runs"],
+    ["plots"],
     ["overlap"],
     ["layers"],
     ["model", "decoding", "training.loss", "training.schedule", "training"],

@@ -1064,39 +1064,6 @@ def demo(
     demo(run, checkpoint, host, port)
 
 
-@app.command(rich_help_panel="Train")
-def runs(
-    folders: Annotated[
-        list[Path] | None,
-        typer.Argument(help="Run folders, or folders of them; by default runs."),
-    ] = None,
-    sort: Annotated[
-        str, typer.Option(help="By name, perplexity, bleu or step, the best first.")
-    ] = "name",
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print all of it as JSON.")
-    ] = False,
-):
-    """List run folders: how far, how good, and the settings that differ in them.
-
-    On a terminal it is a table; elsewhere lines of values with tabs between.
-    """
-    from rich.console import Console
-
-    from tfxformer import runs as listing
-
-    found = listing.find_runs(folders or [Path("runs")], sort)
-    if as_json:
-        print(listing.as_json(found))
-    elif sys.stdout.isatty():
-        listing.show(found, Console(highlight=False))
-    else:
-        for line in listing.as_lines(found):
-            print(line)
-        for line in listing.shared_lines(found):
-            log.info("%s", line)
-
-
 @app.command(rich_help_panel="Serve")
 def verify(
     path: Annotated[

@@ -340,7 +340,7 @@ def curves(
     dark: Dark = False,
 ):
     """Draw the training curves of runs: loss, accuracy, BLEU, speed."""
-    from tfxformer.runs import measurements
+    from tfxformer.run import measurements
 
     _check_out(out)
     rows = map(measurements, folders)

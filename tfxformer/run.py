@@ -2,6 +2,7 @@
 
 import contextlib
 import fcntl
+import json
 import logging
 import os
 import socket
@@ -293,3 +294,38 @@ def load_weights(model, file):
         raise UserError(
             f"{file}: damaged, or of another model than config.yaml describes: {reason}"
         ) from None
+
+
+def measurements(path):
+    """What was measured in a run.
+
+    Args:
+        path: the run folder.
+
+    Returns:
+        A list of dicts, each with ``step``, ``split`` ("train" or "validation") and
+        values by name, such as ``loss``. A line that holds no such dict, as one that
+        a killed run has begun, is left out.
+
+    Raises:
+        UserError: when the folder has none, or they cannot be read.
+
+    Example:
+        >>> measurements("nowhere")
+        Traceback (most recent call last):
+        ...
+        tfxformer.errors.UserError: nowhere/metrics.jsonl: No such file ...
+    """
+    file = Path(path) / "metrics.jsonl"
+    try:
+        lines = file.read_bytes().split(b"\n")
+    except OSError as error:
+        raise UserError(f"{file}: {error.strerror}: give a run folder") from None
+    rows = []
+    for line in lines:
+        # Not JSON, not UTF-8, or of more brackets or digits than Python reads.
+        with contextlib.suppress(ValueError, RecursionError):
+            row = json.loads(line)
+            if isinstance(row, dict) and type(row.get("step")) is int:
+                rows.append(row)
+    return rows
