@@ -36,7 +36,7 @@ ORDER = [
     ["batches"],
     ["storage"],
     ["beam_jobs"],
-    ["prepare", "records"],
+    ["records"],
     ["tokenizer"],
     ["run"],
     ["c_api"],

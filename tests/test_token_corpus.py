@@ -299,8 +299,8 @@ def open_error(folder):
 
 
 def test_no_corpus(tmp_path):
-    assert "tfxformer prepare" in open_error(tmp_path)
-    assert "tfxformer prepare" in open_error(tmp_path / "none")
+    assert "no token corpus" in open_error(tmp_path)
+    assert "no token corpus" in open_error(tmp_path / "none")
     (tmp_path / "corpus.json").mkdir()
     assert "directory" in open_error(tmp_path)
 

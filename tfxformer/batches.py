@@ -81,8 +81,8 @@ class TrainingBatches:
                 raise UserError(f"{corpus.folder}: has no pair left to train on")
             if corpus.tokenizer_digest != digest:
                 raise UserError(
-                    f"{corpus.folder}: was made with another vocabulary; prepare it "
-                    "again with the run's tokenizer.model"
+                    f"{corpus.folder}: was made with another vocabulary than the "
+                    "run's tokenizer.model"
                 )
         self._tokens_per_batch, self._max_length = tokens_per_batch, max_length
         self._widths = _widths(max_length) if static_shapes else None

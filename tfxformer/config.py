@@ -108,8 +108,7 @@ class DataConfig:
     """Where sentence pairs come from, and what is left out of them.
 
     Attributes:
-        sources: ``phrasebook``, ``ted``, paths of TSV files, ``SRC,TGT`` paths, or the
-            folder of a prepared corpus.
+        sources: ``phrasebook``, ``ted``, paths of TSV files, or ``SRC,TGT`` paths.
         weights: how often each source is drawn; null: as often as it has pairs.
         valid: a source to validate on.
         valid_pairs: held out of the sources where ``valid`` names none.

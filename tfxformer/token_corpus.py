@@ -89,8 +89,7 @@ class TokenCorpus:
             content = json.loads(file.read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise UserError(
-                f"{folder}: no token corpus, it has no corpus.json; make one with "
-                "`tfxformer prepare`"
+                f"{folder}: no token corpus, it has no corpus.json"
             ) from None
         except OSError as error:
             raise UserError(f"{file}: {error.strerror}") from None

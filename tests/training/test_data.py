@@ -9,9 +9,7 @@ from training_runs import numbers, settings, write_pairs
 from tfxformer.corpora import Pair
 from tfxformer.errors import UserError
 from tfxformer.run import Run
-from tfxformer.token_corpus import TokenCorpus, corpus_key, write_corpus
 from tfxformer.training.data import check_sources, load_data, open_data
-from tfxformer.vocabulary import Vocabulary
 
 PAIRS = numbers(300)
 
@@ -31,18 +29,6 @@ def run(tmp_path):
 @pytest.fixture
 def corpus(tmp_path):
     return write_pairs(tmp_path / "pairs.tsv", PAIRS)
-
-
-@pytest.fixture
-def prepared(tmp_path):
-    """A folder as `tfxformer prepare` leaves it."""
-    folder, pairs = tmp_path / "prepared", [Pair(*pair) for pair in PAIRS]
-    vocabulary = Vocabulary.train([side for pair in pairs for side in pair], 330)
-    key = corpus_key(pairs[20:], vocabulary, 24)
-    write_corpus(folder, [pairs[20:]], vocabulary, 24, key)
-    vocabulary.save(folder / "tokenizer.model")
-    write_pairs(folder / "validation.tsv", pairs[:20])
-    return folder
 
 
 def texts(data, number=0):
@@ -106,15 +92,6 @@ def test_another_process_opens_what_one_has_left(corpus, run):
     assert found.valid == data.valid and found.valid_rows == data.valid_rows
 
 
-def test_a_prepared_corpus_brings_its_vocabulary_and_validation(prepared, run):
-    check_sources(of(prepared))
-    data = load_data(of(prepared), run)
-    assert data.valid == [Pair(*pair) for pair in PAIRS[:20]]
-    assert texts(data) == {*PAIRS[20:]}
-    assert run.vocabulary().digest == TokenCorpus.open(prepared).tokenizer_digest
-    assert open_data(of(prepared), run, data.valid).keys() == data.keys()
-
-
 def test_copies_are_trained_on_and_held_out_pairs_have_none(tmp_path, run):
     pairs = [(f"{source}.", f"{target}.") for source, target in PAIRS]
     corpus = write_pairs(tmp_path / "closed.tsv", pairs)
@@ -126,25 +103,6 @@ def test_copies_are_trained_on_and_held_out_pairs_have_none(tmp_path, run):
     assert not [target for _, target in found if target in held_out]
     assert any(target.count(".") > 1 for _, target in found)
     assert any("." not in source and "." in target for source, target in found)
-
-
-def test_a_prepared_corpus_has_no_copies_and_that_is_said(prepared, run, caplog):
-    with caplog.at_level(logging.WARNING, "tfxformer"):
-        data = load_data(of(prepared, "data.careless=0.5"), run)
-    assert texts(data) == {*PAIRS[20:]}
-    assert f"{prepared}: is prepared already" in caplog.text
-
-
-def test_a_prepared_corpus_of_another_vocabulary_is_refused(corpus, prepared, run):
-    load_data(of(corpus, "tokenizer.vocab_size=320"), run)
-    with pytest.raises(UserError, match=f"{prepared}: .*--tokenizer"):
-        load_data(of(prepared), run)
-
-
-def test_a_prepared_corpus_without_validation_pairs_asks_for_some(prepared, run):
-    (prepared / "validation.tsv").unlink()
-    with pytest.raises(UserError, match="--valid"):
-        load_data(of(prepared), run)
 
 
 def test_what_is_too_long_is_counted_and_nothing_left_is_an_error(corpus, run, caplog):

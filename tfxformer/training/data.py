@@ -4,7 +4,6 @@ import logging
 import math
 import shutil
 import time
-from pathlib import Path
 from typing import NamedTuple
 
 from tfxformer import corpora, fine_tuning
@@ -33,11 +32,6 @@ class Data(NamedTuple):
         return found | {"validation": corpus_key(self.valid, self.vocabulary, 0)}
 
 
-def is_prepared(source):
-    """Whether a source is a folder, which `tfxformer prepare` makes."""
-    return Path(source).expanduser().is_dir()
-
-
 def check_sources(config):
     """Makes sure that all sources are there, without reading them.
 
@@ -47,10 +41,7 @@ def check_sources(config):
     if not config.data.sources:
         raise UserError("data.sources is empty: name where sentence pairs come from")
     for source in config.data.sources:
-        if is_prepared(source):
-            TokenCorpus.open(Path(source).expanduser())
-        else:
-            corpora.check_source(source)
+        corpora.check_source(source)
     if config.data.valid is not None:
         corpora.check_source(config.data.valid)
 
@@ -79,20 +70,11 @@ def load_data(config, run):
     for number, (name, pairs) in enumerate(
         zip(config.data.sources, sources, strict=True)
     ):
-        if isinstance(pairs, TokenCorpus):
-            corpus = _check_prepared(name, pairs, vocabulary, longest)
-            if config.data.joined or config.data.careless:
-                log.warning(
-                    "%s: is prepared already, so data.joined and data.careless add "
-                    "nothing to it",
-                    name,
-                )
-        else:
-            pairs = augmented(pairs, config.data.joined, config.data.careless)
-            key = corpus_key(pairs, vocabulary, longest)
-            folder = run.tokens_folder / str(number)
-            corpus = cached_corpus(folder, pairs, vocabulary, longest, key)
-            _say_too_long(name, corpus.counts["too_long"], len(pairs), longest)
+        pairs = augmented(pairs, config.data.joined, config.data.careless)
+        key = corpus_key(pairs, vocabulary, longest)
+        folder = run.tokens_folder / str(number)
+        corpus = cached_corpus(folder, pairs, vocabulary, longest, key)
+        _say_too_long(name, corpus.counts["too_long"], len(pairs), longest)
         if not corpus.pairs:
             raise UserError(_nothing_fits(name, longest))
         found.append(corpus)
@@ -122,12 +104,8 @@ def open_data(config, run, valid):
     """
     vocabulary = run.vocabulary()
     found = [
-        TokenCorpus.open(
-            Path(source).expanduser()
-            if is_prepared(source)
-            else run.tokens_folder / str(number)
-        )
-        for number, source in enumerate(config.data.sources)
+        TokenCorpus.open(run.tokens_folder / str(number))
+        for number in range(len(config.data.sources))
     ]
     valid = [Pair(*pair) for pair in valid]
     return Data(vocabulary, found, valid, _encoded(valid, vocabulary))
@@ -156,22 +134,6 @@ def _nothing_fits(name, longest):
     )
 
 
-def _check_prepared(name, corpus, vocabulary, longest):
-    if corpus.tokenizer_digest != vocabulary.digest:
-        raise UserError(
-            f"{name}: was prepared with another tokenizer than the run's: prepare it "
-            "again with --tokenizer RUN/tokenizer.model"
-        )
-    if corpus.max_length > longest:
-        log.info(
-            "%s: was prepared for %s tokens; what has more than %s is left out",
-            name,
-            corpus.max_length,
-            longest - 1,
-        )
-    return corpus
-
-
 def read_pairs(config):
     """Reads, cleans and splits the corpora that the settings name.
 
@@ -179,8 +141,7 @@ def read_pairs(config):
         config: a `Config`.
 
     Returns:
-        For each source a list of `Pair`s, or the `TokenCorpus` that it is; and the
-        pairs to validate on.
+        For each source a list of `Pair`s; and the pairs to validate on.
 
     Raises:
         UserError: when a source cannot be read or nothing is left of it.
@@ -195,11 +156,6 @@ def read_pairs(config):
     }
     sources = []
     for source in data.sources:
-        if is_prepared(source):
-            corpus = TokenCorpus.open(Path(source).expanduser())
-            log.info("%s: prepared, %s pairs", source, f"{corpus.pairs:,}")
-            sources.append(corpus)
-            continue
         pairs, counts = corpora.load(
             source,
             max_characters=data.max_characters,
@@ -215,24 +171,7 @@ def read_pairs(config):
     if data.sources == ["phrasebook"] or data.sources == ["ted"]:
         valid, _ = corpora.load(data.sources[0], "validation", cleaned=False, **options)
         return sources, valid
-    prepared = [c for c in sources if isinstance(c, TokenCorpus)]
-    if prepared:
-        return sources, _prepared_validation(prepared)
     return _hold_out(config, sources)
-
-
-def _prepared_validation(prepared):
-    """What was held out when the corpora were prepared; already the right way round."""
-    files = [corpus.folder / "validation.tsv" for corpus in prepared]
-    valid = []
-    for file in files:
-        if file.exists():
-            valid += corpora.load(str(file), cleaned=False)[0]
-    if not valid:
-        raise UserError(
-            f"{prepared[0].folder}: holds no validation pairs: name some with --valid"
-        )
-    return valid
 
 
 def _hold_out(config, sources):
@@ -262,14 +201,11 @@ def _hold_out(config, sources):
 
 
 def _vocabulary(run, config, sources):
-    """The run's vocabulary: its own, another run's, a prepared corpus's, or learnt."""
+    """The run's vocabulary: its own, another run's, or learnt."""
     if run.tokenizer_file.exists():
         return run.vocabulary()
-    prepared = [c.folder for c in sources if isinstance(c, TokenCorpus)]
     if config.training.init_from:
         vocabulary = fine_tuning.vocabulary(config.training.init_from)
-    elif prepared:
-        vocabulary = Vocabulary.load(prepared[0] / "tokenizer.model")
     else:
         started = time.monotonic()
         size = config.tokenizer.vocab_size
