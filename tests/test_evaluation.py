@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tfxformer.corpora import Pair
-from tfxformer.evaluation import Evaluation, bleu_by_length, compare, evaluate
+from tfxformer.evaluation import Evaluation, compare, evaluate
 
 REFERENCES = [
     "The cat drinks milk in the kitchen.",
@@ -169,54 +169,3 @@ def test_evaluate_in_lower_case():
 def test_evaluate_of_nothing():
     with pytest.raises(ValueError, match="0 translations"):
         evaluate(lambda texts, **_: texts, [])
-
-
-# --- By length ---
-
-
-PAIRS = [
-    Pair("um", "The cat drinks milk in the kitchen."),
-    Pair("um dois  três ", "He went to the beach yesterday with his friends."),
-    Pair("um dois três quatro", "There is no bread, and there are no apples!"),
-    Pair("um dois três", "Quem és tu?"),
-    Pair("", "It cost too much, said Ana."),
-]
-
-
-def test_each_bucket_is_scored_as_if_it_were_alone():
-    scores = bleu_by_length(PAIRS, TRANSLATIONS, (2, 3, 9, math.inf))
-
-    def alone(*numbers):
-        targets = [PAIRS[number].target for number in numbers]
-        return compare([TRANSLATIONS[number] for number in numbers], targets).bleu
-
-    assert [(longest, count) for longest, _, count in scores] == [
-        (2, 2),
-        (3, 2),
-        (9, 1),
-    ]
-    assert [bleu for _, bleu, _ in scores] == [alone(0, 4), alone(1, 3), alone(2)]
-    assert len({bleu for _, bleu, _ in scores}) == 3
-
-
-def test_lengths_may_be_counted_otherwise_and_be_too_long():
-    scores = bleu_by_length(PAIRS, TRANSLATIONS, (2, 13), count=len)
-    assert [(longest, count) for longest, _, count in scores] == [(2, 2), (13, 1)]
-    everything = bleu_by_length(PAIRS, TRANSLATIONS, [math.inf])
-    targets = [pair.target for pair in PAIRS]
-    assert everything == [(math.inf, compare(TRANSLATIONS, targets).bleu, 5)]
-    assert bleu_by_length([], []) == []
-
-
-@pytest.mark.parametrize(
-    ("translations", "longest", "message"),
-    [
-        (TRANSLATIONS[1:], (5,), "4 translations of 5 pairs"),
-        (TRANSLATIONS, (), "give lengths that rise"),
-        (TRANSLATIONS, (5, 5), "give lengths that rise"),
-        (TRANSLATIONS, (9, 5), "give lengths that rise"),
-    ],
-)
-def test_buckets_that_cannot_be(translations, longest, message):
-    with pytest.raises(ValueError, match=message):
-        bleu_by_length(PAIRS, translations, longest)

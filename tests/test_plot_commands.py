@@ -234,19 +234,6 @@ def test_neighbours_of_words(drawn, wrong, model, translator):
     assert message.startswith("'xyzzyq': the vocabulary has it in pieces only: ▁")
 
 
-def test_bleu_by_length(drawn, model, translator, tmp_path):
-    from tfxformer.corpora import load
-    from tfxformer.evaluation import bleu_by_length
-
-    text = "O gato bebe leite.\tThe cat drinks milk.\n" + "a " * 7 + "\tthe house\n"
-    (tmp_path / "pairs.tsv").write_text(text, "utf-8")
-    options = ["--data", tmp_path / "pairs.tsv", "--run", model]
-    (scores,), _ = drawn("bleu", *options, function="draw_bleu_by_length")
-    pairs, _ = load(str(tmp_path / "pairs.tsv"), cleaned=False)
-    answers = translator([pair.source for pair in pairs])
-    assert scores == {model.name: bleu_by_length(pairs, answers)}
-
-
 @pytest.mark.slow
 def test_an_export_is_drawn_as_its_run_is(drawn, exported, run_folder):
     options = ["attention", TEXT, "--run"]
@@ -269,7 +256,6 @@ COMMANDS = [
     ["schedule"],
     ["lengths", "--data", "phrasebook"],
     ["curves", "none"],
-    ["bleu", "--data", "phrasebook", "--run", "none"],
     ["neighbours", "a", "--run", "none"],
 ]
 
@@ -334,14 +320,6 @@ def test_a_page_needs_no_matplotlib(plot, monkeypatch, model, tmp_path):
         ),
         (["attention", "a", "--run", "none", "--head", "1"], "--head: give --layer"),
         (["attention", "a", "--run", "none"], "none: there is no such run folder or"),
-        (
-            ["bleu", "--data", "phrasebook", "--run", "none"],
-            "none: there is no such run",
-        ),
-        (
-            ["bleu", "--data", "fraisebook", "--run", "none"],
-            "'fraisebook' is no pair source",
-        ),
         (["neighbours", "a", "--run", "none"], "none: there is no such run folder or"),
         (["lengths", "--data", "none.tsv"], "'none.tsv' is no pair source"),
         (["curves", "none"], "none/metrics.jsonl: No such file"),

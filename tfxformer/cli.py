@@ -9,10 +9,8 @@ import errno
 import functools
 import importlib.util
 import inspect
-import itertools
 import json
 import logging
-import math
 import os
 import re
 import shlex
@@ -450,13 +448,6 @@ def score(
             "standard input.",
         ),
     ] = None,
-    rescore: Annotated[
-        bool,
-        typer.Option(
-            "--rescore",
-            help="Sort the lines of each source, which follow one another, best first.",
-        ),
-    ] = False,
     columns: Columns = None,
     encoding: Encoding = "utf-8",
     checkpoint: Checkpoint = "best",
@@ -476,9 +467,6 @@ def score(
     translator = Translator.load(run, checkpoint)
     name = input or "standard input"
     rows = _scored(translator, chunks, name, columns, tokens_per_batch)
-    if rescore:
-        groups = itertools.groupby(rows, key=lambda row: row[1])
-        rows = (row for _, group in groups for row in sorted(group, key=_best_first))
     for mean, source, translation in rows:
         sys.stdout.buffer.write(f"{mean:.4f}\t{source}\t{translation}\n".encode())
         sys.stdout.buffer.flush()
@@ -1057,11 +1045,6 @@ def _scored(translator, chunks, name, columns, tokens_per_batch):
                 "columns, such as --columns 2,1"
             )
         first += len(lines)
-
-
-def _best_first(row):
-    """Sorts the rows of `_scored`: those without a score last."""
-    return (math.isnan(row[0]), -row[0])
 
 
 def _chunks(input, encoding):

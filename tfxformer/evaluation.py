@@ -1,7 +1,5 @@
 """How good translations are: BLEU and chrF, through sacreBLEU."""
 
-import itertools
-import math
 from dataclasses import dataclass
 
 from sacrebleu.metrics import BLEU, CHRF
@@ -105,50 +103,3 @@ def evaluate(translator, pairs, lowercase=False, tokens_per_batch=2048):
         split_sentences=False,
     )
     return compare(translations, [pair.target for pair in pairs], lowercase)
-
-
-def bleu_by_length(
-    pairs, translations, longest=(5, 10, 15, 20, 30, math.inf), count=None
-):
-    """Scores translations of short and of long sources by themselves.
-
-    BLEU of few sentences says little: how many there are is in the result.
-
-    Args:
-        pairs: `Pair`s.
-        translations: of their sources, as many strings.
-        longest: the longest source of each bucket, rising; what is longer than the
-            last is left out.
-        count: a callable from a source to its length, by default in words, as spaces
-            part them.
-
-    Returns:
-        A list of ``(longest, bleu, sentences)`` for `plots.draw_bleu_by_length`;
-        buckets without a sentence are left out.
-
-    Raises:
-        ValueError: when there are not as many translations as pairs, or buckets do
-            not rise.
-
-    Example:
-        >>> from tfxformer.corpora import Pair
-        >>> pairs = [Pair("o gato", "the cat"), Pair("a b c d e f", "u v w x y z")]
-        >>> buckets = bleu_by_length(pairs, ["a dog", "u v w x y z"], (5, 10))
-        >>> [(longest, round(bleu), sentences) for longest, bleu, sentences in buckets]
-        [(5, 0, 1), (10, 100, 1)]
-    """
-    if len(translations) != len(pairs):
-        raise ValueError(f"{len(translations)} translations of {len(pairs)} pairs")
-    if not longest or any(a >= b for a, b in itertools.pairwise(longest)):
-        raise ValueError(f"{longest=}: give lengths that rise")
-    count = count or (lambda source: len(source.split()))
-    buckets = {}
-    for pair, translation in zip(pairs, translations, strict=True):
-        length = count(pair.source)
-        limit = next((limit for limit in longest if length <= limit), None)
-        if limit is not None:
-            buckets.setdefault(limit, []).append((translation, pair.target))
-    return [
-        (limit, compare(*map(list, zip(*buckets[limit], strict=True))).bleu, len(rows))
-        for limit, rows in sorted(buckets.items())
-    ]

@@ -355,45 +355,6 @@ def curves(
 
 
 @app.command()
-def bleu(
-    data: Annotated[str, typer.Option(help=DATA)],
-    out: Out,
-    run: Annotated[
-        list[Path],
-        typer.Option(
-            "--run",
-            "--model",
-            help=f"{MODEL}; {SHIPPED}. Repeat it to compare several.",
-        ),
-    ] = [],  # noqa: B006
-    split: Split = "test",
-    checkpoint: Checkpoint = "best",
-    data_dir: DataDir = None,
-    columns: Columns = None,
-    encoding: Encoding = "utf-8",
-    dark: Dark = False,
-):
-    """Translate pairs and draw BLEU over the length of their sources, in words."""
-    from tfxformer import corpora
-
-    corpora.check_source(data)
-    _check_out(out, inputs=corpora.input_files([data]))
-    run = [*map(_chosen, run or [None])]
-    options = {"data_dir": data_dir, "columns": columns, "encoding": encoding}
-    pairs, _ = corpora.load(data, split, cleaned=False, **options)
-    start_tensorflow()
-    from tfxformer import plots
-    from tfxformer.evaluation import bleu_by_length, evaluate
-    from tfxformer.translator import Translator
-
-    scores = {}
-    for path, name in zip(run, _names(run), strict=True):
-        answers = evaluate(Translator.load(path, checkpoint), pairs).translations
-        scores[name] = bleu_by_length(pairs, answers)
-    print(plots.save(plots.draw_bleu_by_length(scores, dark=dark), out))
-
-
-@app.command()
 def neighbours(
     words: Annotated[
         list[str], typer.Argument(help="Words or pieces that the vocabulary has whole.")

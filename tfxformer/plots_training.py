@@ -182,8 +182,7 @@ def draw_bleu_by_length(scores, unit="words", dark=False):
 
     Args:
         scores: a dict of systems' names and lists of ``(longest_length, bleu,
-            sentences)``, a bucket each, the shortest first, as
-            `tfxformer.evaluation.bleu_by_length` gives them.
+            sentences)``, a bucket each, the shortest first.
         unit: what lengths count.
         dark: light letters on dark paper.
 
