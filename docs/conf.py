@@ -16,9 +16,9 @@ from docutils.nodes import SkipNode  # noqa: E402
 from latex2mathml.converter import convert  # noqa: E402
 
 from tfxformer import __version__  # noqa: E402
-from tfxformer.quiet import start_keras  # noqa: E402
+from tfxformer.quiet import start_tensorflow  # noqa: E402
 
-start_keras()
+start_tensorflow()
 
 project = "tfxformer"
 author = "The tfxformer authors"

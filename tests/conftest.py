@@ -6,14 +6,12 @@ import sys
 
 import pytest
 
-from tfxformer.quiet import start_keras
+from tfxformer.quiet import start_tensorflow
 
-start_keras()
+start_tensorflow()
 
 from tfxformer.config import load_config  # noqa: E402
 from tfxformer.training.trainer import train  # noqa: E402
-
-# What else needs TensorFlow is imported where it is used: some tests run on JAX too.
 
 SMALL = [
     "model.num_layers=1",

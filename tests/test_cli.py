@@ -470,6 +470,14 @@ def test_wrong_input_ends_in_one_clear_line(name, wrong, run_folder, tmp_path):
     assert message in line, line
 
 
+@pytest.mark.parametrize("backend", ["jax", "torch"])
+def test_another_backend_is_refused(wrong, monkeypatch, tmp_path, backend):
+    monkeypatch.setenv("KERAS_BACKEND", backend)
+    for args in (["train", "--out", tmp_path / "out"], ["translate", "um gato"]):
+        assert f"set KERAS_BACKEND=tensorflow, not {backend}" in wrong(*args)
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_malformed_line_stops_a_strict_run(wrong, tmp_path):
     pairs = tmp_path / "pairs.tsv"
     pairs.write_bytes(b"um gato\ta cat\none column\n")

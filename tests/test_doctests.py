@@ -15,8 +15,6 @@ MODULES = ["tfxformer"] + [
 
 @pytest.mark.parametrize("name", MODULES)
 def test_examples(name):
-    if name == "tfxformer.training.step_jax":
-        pytest.importorskip("jax")
     module = importlib.import_module(name)
     failed, _ = doctest.testmod(module, optionflags=doctest.ELLIPSIS)
     assert not failed, "the report stands in the captured output"

@@ -10,7 +10,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from packaging.requirements import Requirement
 
 import tfxformer
 
@@ -49,7 +48,6 @@ ORDER = [
     ["training.reporting", "training.checkpoints", "training.data"],
     ["averaging"],
     ["training.samples", "training.step_math", "training.distribution"],
-    ["training.step_tensorflow", "training.step_jax"],
     ["training.step"],
     ["training.trainer"],
     ["evaluation", "synthetic"],
@@ -248,19 +246,3 @@ def test_a_name_that_does_not_exist(name):
 
 def test_the_version_is_the_installed_one():
     assert tfxformer.__version__ == importlib.metadata.version("tfxformer")
-
-
-def test_jax_needs_all_that_the_package_does_but_tensorflow():
-    """With TensorFlow in the package's own place, JAX is in the extra's."""
-    file = Path(__file__).parents[1] / "requirements-jax.txt"
-    lines = file.read_text("utf-8").splitlines()
-    listed = {Requirement(line) for line in lines if not line.startswith("#")}
-    ours = {*map(Requirement, importlib.metadata.requires("tfxformer"))}
-    core = {r for r in ours if "extra" not in str(r.marker)}
-    (jax,) = (r for r in ours if str(r.marker) == 'extra == "jax"')
-    served = {"grpcio", "urllib3"}  # what talks to servers
-    assert {(r.name, r.specifier) for r in listed} == {
-        (r.name, r.specifier)
-        for r in {*core, jax}
-        if not r.name.startswith("tensorflow") and r.name not in served
-    }

@@ -268,7 +268,6 @@ def no_model(monkeypatch):
         raise AssertionError("a model was loaded")
 
     monkeypatch.setattr(reopen, "load_translator", refuse)
-    monkeypatch.setattr(plot_commands, "start_keras", refuse)
     monkeypatch.setattr(plot_commands, "start_tensorflow", refuse)
 
 

@@ -435,13 +435,3 @@ def test_a_corpus_json_without_one_of_its_parts(tmp_path):
         del content["shards"][0][name]
         (tmp_path / "corpus.json").write_text(json.dumps(content))
         assert "damaged" in open_error(tmp_path)
-
-
-def test_it_loads_without_tensorflow(corpus):
-    code = (
-        "import sys; from tfxformer.token_corpus import TokenCorpus\n"
-        "import tfxformer.batches\n"
-        "TokenCorpus.open(sys.argv[1]).shard(0)\n"
-        "assert not {'tensorflow', 'keras'} & {*sys.modules}"
-    )
-    subprocess.run([sys.executable, "-c", code, corpus.folder], check=True)

@@ -134,12 +134,12 @@ class Shared:
 
     def __init__(self):
         self.models, self.steps = {}, {}
-        self.build_model, self.make_step = trainer.build_model, trainer.make_step
+        self.build_model, self.training_step = trainer.build_model, trainer.TrainingStep
 
     def use(self, patch):
         """Lets `train` share them, translate nothing, and record every five steps."""
         patch.setattr(trainer, "build_model", self.model)
-        patch.setattr(trainer, "make_step", self.step)
+        patch.setattr(trainer, "TrainingStep", self.step)
         patch.setattr(trainer, "Samples", NoSamples)
         patch.setattr(trainer, "RECORD_EVERY", 5)
         patch.setattr(trainer.Reporter, "attention", lambda *_: None)
@@ -152,16 +152,16 @@ class Shared:
             variable.assign(value)
         return model
 
-    def step(self, model, config, *others):
+    def step(self, model, settings):
         names = "label_smoothing", "ema_decay", "schedule", "learning_rate", "xla"
-        used = [getattr(config.training, name) for name in (*names, "warmup_steps")]
+        used = [getattr(settings, name) for name in (*names, "warmup_steps")]
         key = (id(model), *used)
         if key not in self.steps:
-            self.steps[key] = self.make_step(model, config, *others)
+            self.steps[key] = self.training_step(model, settings)
         step = self.steps[key]
         weights = [keras.ops.convert_to_numpy(v) for v in model.trainable_variables]
         nothing = [np.zeros_like(array) for array in step.state()["optimizer"]]
-        averages = weights if config.training.ema_decay else []
+        averages = weights if settings.ema_decay else []
         step.restore({"optimizer": nothing, "averages": averages})
         return step
 

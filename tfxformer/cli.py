@@ -28,7 +28,7 @@ from tfxformer.corpora.files import pick, read_argument, read_texts
 from tfxformer.errors import PREEMPTED, Stopped, UserError
 from tfxformer.outputs import check_output, write_file
 from tfxformer.plot_commands import Columns, Encoding
-from tfxformer.quiet import start_keras, start_tensorflow
+from tfxformer.quiet import start_tensorflow
 from tfxformer.repository import chosen_model
 
 log = logging.getLogger("tfxformer")
@@ -325,7 +325,7 @@ def train(
             init_from,
         )
     signal.signal(signal.SIGTERM, _stop)  # until training has its own way
-    start_keras()
+    start_tensorflow()
     from tfxformer.training.trainer import train
 
     print(train(loaded, out).path)
@@ -700,7 +700,7 @@ def average(
 
     Give --last or --best. The result is used with --checkpoint averaged.
     """
-    start_keras()
+    start_tensorflow()
     from tfxformer.averaging import average
 
     print(average(run, last, best))

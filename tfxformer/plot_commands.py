@@ -11,7 +11,7 @@ from tfxformer.console import start_logging
 from tfxformer.corpora.files import check_encoding, parse_columns
 from tfxformer.errors import UserError
 from tfxformer.outputs import check_output
-from tfxformer.quiet import start_keras, start_tensorflow
+from tfxformer.quiet import start_tensorflow
 from tfxformer.repository import chosen_model
 
 app = Commands(
@@ -96,7 +96,7 @@ def positions(
     chosen = _whole_numbers("--depths", depths)
     _check_out(out)
     if run is None:
-        start_keras()
+        start_tensorflow()
         from tfxformer.layers.positional import positional_encoding
 
         encoding = positional_encoding(length, depth or 512)
@@ -154,7 +154,7 @@ def masks(
     _one_of("--kind", kind, ("look-ahead", "padding", "both"))
     _check_text(text)
     _check_out(out)
-    start_keras()
+    start_tensorflow()
     tokens = text.split() if run is None else _pieces(run, text)
     tokens = ["[start]", *tokens] if kind != "padding" else [*tokens, "[end]"]
     if length is None:
@@ -282,7 +282,7 @@ def schedule(
             raise UserError(f"{folder}: no run folder, it has no config.yaml")
         configs[name] = load_config(file=file)
     _check_out(out)
-    start_keras()
+    start_tensorflow()
     from tfxformer import plots
     from tfxformer.training.schedule import make_schedule
 

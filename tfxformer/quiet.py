@@ -84,42 +84,22 @@ def nothing_collected():
 
 @_interrupts_kept()
 @nothing_collected()
-def start_keras():
-    """Imports Keras, with TensorFlow only where that is the backend it runs on.
-
-    Returns:
-        The backend's name.
-
-    Raises:
-        UserError: when the backend is not installed.
-    """
-    with quiet_stderr():
-        try:
-            import keras
-        except ModuleNotFoundError as error:
-            raise UserError(
-                f"{error.name} is not installed, and Keras is to run on it: install "
-                "it, or name another backend (KERAS_BACKEND=jax trains too)"
-            ) from None
-    backend = keras.backend.backend()
-    if backend == "tensorflow":
-        _start_devices()
-    gc.freeze()  # what has been imported stays: no need to look at it ever again
-    return backend
-
-
 def start_tensorflow():
-    """Imports Keras on TensorFlow, for what runs there alone.
+    """Imports Keras on TensorFlow, without TensorFlow's start-up notes.
 
     Raises:
-        UserError: when Keras is to run on another backend.
+        UserError: when ``KERAS_BACKEND`` names another backend.
     """
-    backend = start_keras()
+    # What the environment says goes before what Keras's own settings file says.
+    backend = os.environ.setdefault("KERAS_BACKEND", "tensorflow")
     if backend != "tensorflow":
         raise UserError(
-            f"KERAS_BACKEND={backend}: training runs on it, and this on TensorFlow "
-            "alone: set KERAS_BACKEND=tensorflow"
+            f"tfxformer runs on TensorFlow: set KERAS_BACKEND=tensorflow, not {backend}"
         )
+    with quiet_stderr():
+        import keras  # noqa: F401
+    _start_devices()
+    gc.freeze()  # what has been imported stays: no need to look at it ever again
 
 
 def _start_devices():

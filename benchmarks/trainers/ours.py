@@ -21,7 +21,7 @@ from tfxformer.batches import TrainingBatches, prefetch  # noqa: E402
 from tfxformer.config import load_config  # noqa: E402
 from tfxformer.run import build_model  # noqa: E402
 from tfxformer.token_corpus import TokenCorpus  # noqa: E402
-from tfxformer.training.step import make_step  # noqa: E402
+from tfxformer.training.step import TrainingStep  # noqa: E402
 
 config = load_config(args.sizes.preset)
 config.training.precision = "bfloat16" if args.bfloat16 else "float32"
@@ -40,7 +40,7 @@ def own_batches():
 
 keras.utils.set_random_seed(0)
 model = build_model(config, args.sizes.vocab_size, settings.precision)
-step = make_step(model, config)
+step = TrainingStep(model, settings)
 numbers = itertools.count(1)
 batches = iter(own_batches() if args.batches == worker.OWN else worker.Batches(args))
 

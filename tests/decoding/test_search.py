@@ -1,12 +1,6 @@
 """The whole of `decode`: what holds for every search, however it runs."""
 
 import functools
-import importlib.util
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import keras
 import numpy as np
@@ -15,9 +9,7 @@ import pytest
 import tensorflow as tf
 from decoding_oracle import (
     LETTERS,
-    SMALL,
     VARIANTS,
-    VOCAB,
     decode_with,
     is_allowed,
     pad,
@@ -267,57 +259,6 @@ def test_xla_compiles_it(method):
         assert_allclose(
             found[3][..., :width, :], np.asarray(expected.attention), atol=1e-5
         )
-
-
-JAX_PROGRAM = """
-import json, sys
-import numpy as np
-from tfxformer.model import Transformer
-from tfxformer.decoding import DecodingOptions, decode
-import keras
-
-assert keras.backend.backend() == "jax"
-case = np.load(sys.argv[1])
-config, methods = json.loads(str(case["config"])), json.loads(str(case["methods"]))
-model = Transformer(**config)
-model.build(((None, None), (None, None)))
-model.set_weights([case[f"weight{i}"] for i in range(len(model.weights))])
-answers = {}
-for name, options in methods.items():
-    found = decode(model, case["source"], DecodingOptions(**options), attention=True)
-    for field, value in found._asdict().items():
-        answers[f"{name} {field}"] = np.asarray(value)
-np.savez(sys.argv[2], **answers)
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not importlib.util.find_spec("jax"), reason="JAX is not installed")
-def test_jax_gives_the_same(tmp_path):
-    model, source = small_model(0), pad(SENTENCES)
-    vocabularies = {"input_vocab_size": VOCAB, "target_vocab_size": VOCAB}
-    np.savez(
-        tmp_path / "case.npz",
-        config=json.dumps({**SMALL, **vocabularies, **VARIANTS[0]}),
-        methods=json.dumps(METHODS),
-        source=source,
-        **{f"weight{i}": np.asarray(w) for i, w in enumerate(model.weights)},
-    )
-    command = [sys.executable, "-c", JAX_PROGRAM, "case.npz", "answers.npz"]
-    root = str(Path(__file__).parents[2])
-    path = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
-    environment = {**os.environ, "KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu"}
-    subprocess.run(
-        command, cwd=tmp_path, env={**environment, "PYTHONPATH": path}, check=True
-    )
-    answers = np.load(tmp_path / "answers.npz")
-    for name, options in METHODS.items():
-        expected = decode_with(model, SENTENCES, attention=True, **options)
-        fields = [answers[f"{name} {field}"] for field in expected._fields]
-        same(type(expected)(*fields), expected)
-        width = expected.ids.shape[-1]
-        weights = fields[-1][..., :width, :]
-        assert_allclose(weights, expected.attention, atol=1e-5)
 
 
 # --- Attention ----------------------------------------------------------------------

@@ -5,7 +5,6 @@ becomes of a test, its processes end with it.
 """
 
 import contextlib
-import importlib.util
 import json
 import os
 import signal
@@ -21,14 +20,6 @@ from tfxformer.errors import UserError
 from tfxformer.training import distribution
 from tfxformer.training.distribution import Workers
 from tfxformer.training.step_math import with_shares
-
-JAX = pytest.param(
-    "jax",
-    marks=pytest.mark.skipif(
-        not importlib.util.find_spec("jax"), reason="JAX is not installed"
-    ),
-)
-BACKENDS = ["tensorflow", JAX]
 
 SETTINGS = [
     "model.num_layers=1",
@@ -53,11 +44,11 @@ DRIVER = """
 import os, sys
 import numpy as np
 from tfxformer.cli import main
-from tfxformer.quiet import start_keras
+from tfxformer.quiet import start_tensorflow
 
 devices = int(os.environ["DEVICES"])
 import keras
-if keras.backend.backend() == "tensorflow" and devices > 1:
+if devices > 1:
     import tensorflow as tf
     (cpu,) = tf.config.list_physical_devices("CPU")
     two = [tf.config.LogicalDeviceConfiguration()] * devices
@@ -67,7 +58,6 @@ from tfxformer.training import trainer
 class Kept(trainer._Trainer):
     def train(self):
         super().train()
-        self.step.sync()
         state = self.step.state()
         found = {v.path: keras.ops.convert_to_numpy(v) for v in self.model.weights}
         for name, arrays in state.items():
@@ -79,36 +69,23 @@ main()
 """
 
 
-def environment(backend, devices, weights):
+def environment(devices, weights):
     root = os.path.dirname(os.path.dirname(distribution.__file__))
     path = [os.path.dirname(root), *filter(None, [os.environ.get("PYTHONPATH")])]
-    found = {
+    return {
         **os.environ,
-        "KERAS_BACKEND": backend,
-        "JAX_PLATFORMS": "cpu",
         "CUDA_VISIBLE_DEVICES": "",
         "PYTHONPATH": os.pathsep.join(path),
         "DEVICES": str(devices),
         "WEIGHTS": str(weights),
     }
-    if devices > 1:
-        found["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={devices}"
-    return found
 
 
-def cluster(backend, number, ports):
+def cluster(number, ports):
     """What tells a process of two about the other."""
     addresses = [f"127.0.0.1:{port}" for port in ports]
-    if backend == "tensorflow":
-        task = {"type": "worker", "index": number}
-        return {
-            "TF_CONFIG": json.dumps({"cluster": {"worker": addresses}, "task": task})
-        }
-    return {
-        "KERAS_DISTRIBUTION_JOB_ADDRESSES": ",".join(addresses),
-        "KERAS_DISTRIBUTION_NUM_PROCESSES": str(len(ports)),
-        "KERAS_DISTRIBUTION_PROCESS_ID": str(number),
-    }
+    task = {"type": "worker", "index": number}
+    return {"TF_CONFIG": json.dumps({"cluster": {"worker": addresses}, "task": task})}
 
 
 def free_ports(count):
@@ -124,7 +101,7 @@ def start(tmp_path):
     """Starts a training process; whatever is left of it ends with the test."""
     processes = []
 
-    def started(backend, out, *settings, devices=1, weights="weights.npz", more=None):
+    def started(out, *settings, devices=1, weights="weights.npz", more=None):
         command = [sys.executable, "-c", DRIVER, "train", "--data", "pairs.tsv"]
         command += ["--out", str(out)]
         for setting in [*SETTINGS, *settings]:
@@ -137,7 +114,7 @@ def start(tmp_path):
             process = subprocess.Popen(
                 command,
                 cwd=tmp_path,
-                env={**environment(backend, devices, weights), **(more or {})},
+                env={**environment(devices, weights), **(more or {})},
                 stdout=out_file,
                 stderr=err_file,
             )
@@ -154,15 +131,14 @@ def start(tmp_path):
 
 @pytest.fixture
 def start_two(start):
-    def started(backend, out, *settings, theirs=None):
+    def started(out, *settings, theirs=None):
         ports = free_ports(2)
         return [
             start(
-                backend,
                 out if number == 0 or theirs is None else theirs,
                 *settings,
                 weights=f"weights-{number}.npz",
-                more=cluster(backend, number, ports),
+                more=cluster(number, ports),
             )
             for number in (0, 1)
         ]
@@ -225,11 +201,9 @@ def wait_for(text, process, seconds=120):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_two_devices_are_like_one(backend, folder, start):
+def test_two_devices_are_like_one(folder, start):
     one, two = (
-        start(backend, f"run-{n}", devices=n, weights=f"weights-{n}.npz")
-        for n in (1, 2)
+        start(f"run-{n}", devices=n, weights=f"weights-{n}.npz") for n in (1, 2)
     )
     assert [ended(one), ended(two)] == [0, 0], one.said() + two.said()
     assert "2 CPU" in two.said()
@@ -238,10 +212,9 @@ def test_two_devices_are_like_one(backend, folder, start):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_two_processes_are_like_one(backend, folder, start, start_two):
-    alone = start(backend, "alone", weights="weights.npz")
-    both = start_two(backend, "both")
+def test_two_processes_are_like_one(folder, start, start_two):
+    alone = start("alone", weights="weights.npz")
+    both = start_two("both")
     assert [ended(p) for p in (alone, *both)] == [0, 0, 0], both[1].said()
     expected = np.load(folder / "weights.npz")
     found = [np.load(folder / f"weights-{n}.npz") for n in (0, 1)]
@@ -261,13 +234,12 @@ def test_two_processes_are_like_one(backend, folder, start, start_two):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("victim", [0, 1])
 def test_a_killed_process_stops_the_other_and_a_restart_goes_on(
-    backend, victim, folder, start, start_two
+    victim, folder, start, start_two
 ):
     long = "training.steps=60"
-    both = start_two(backend, "both", long)
+    both = start_two("both", long)
     wait_for("step 10:", both[0])
     both[victim].kill()
     other = both[1 - victim]
@@ -276,15 +248,15 @@ def test_a_killed_process_stops_the_other_and_a_restart_goes_on(
     assert last.startswith("tfxformer: error: worker") and "was lost" in last
     assert "Traceback" not in other.said() and "stack trace" not in other.said()
 
-    again = start_two(backend, "both", long)
+    again = start_two("both", long)
     assert [ended(p) for p in again] == [0, 0], again[0].said() + again[1].said()
     assert "going on from step" in again[0].said()
     # As if nobody had been killed.
-    whole = start_two(backend, "whole", long)
+    whole = start_two("whole", long)
     assert [ended(p) for p in whole] == [0, 0]
     with np.load(folder / "weights-0.npz") as expected:
         expected = dict(expected)
-    again = start_two(backend, "both", long)  # finished: gives what it has
+    again = start_two("both", long)  # finished: gives what it has
     assert [ended(p) for p in again] == [0, 0]
     with np.load(folder / "weights-1.npz") as found:
         for name in expected:
@@ -292,9 +264,8 @@ def test_a_killed_process_stops_the_other_and_a_restart_goes_on(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_a_signal_to_one_process_stops_both_with_all_saved(backend, folder, start_two):
-    both = start_two(backend, "both", "training.steps=100000")
+def test_a_signal_to_one_process_stops_both_with_all_saved(folder, start_two):
+    both = start_two("both", "training.steps=100000")
     wait_for("step 5:", both[0])
     both[1].send_signal(signal.SIGTERM)
     assert [ended(p, 60) for p in both] == [75, 75]
@@ -305,9 +276,8 @@ def test_a_signal_to_one_process_stops_both_with_all_saved(backend, folder, star
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_a_folder_that_is_not_shared_stops_all(backend, folder, start_two):
-    both = start_two(backend, "here", theirs="elsewhere")
+def test_a_folder_that_is_not_shared_stops_all(folder, start_two):
+    both = start_two("here", theirs="elsewhere")
     assert [ended(p, 60) for p in both] == [1, 1]
     for process in both:
         assert "elsewhere" in process.said().splitlines()[-1]
@@ -318,7 +288,7 @@ def test_a_folder_that_is_not_shared_stops_all(backend, folder, start_two):
 @pytest.mark.slow
 def test_what_the_chief_refuses_stops_all(folder, start_two):
     (folder / "pairs.tsv").unlink()
-    both = start_two("tensorflow", "both")
+    both = start_two("both")
     assert [ended(p, 60) for p in both] == [1, 1]
     assert "pairs.tsv" in both[0].said().splitlines()[-1]
     assert "worker 0:" in both[1].said() and "pairs.tsv" in both[1].said()

@@ -1,4 +1,4 @@
-"""The output projection and its loss in one; on any backend."""
+"""The output projection and its loss in one."""
 
 import autodiff
 import keras
@@ -51,8 +51,7 @@ def plain_loss(weights, labels, smoothing):
 # --- Numbers ------------------------------------------------------------------------
 
 
-# JAX compiles each of them.
-@settings(max_examples=4 if autodiff.ON_JAX else 20, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     st.sampled_from(POSITIONS),
     st.booleans(),

@@ -9,11 +9,9 @@ import resource
 import socket
 import subprocess
 import sys
-import textwrap
 import time
 import urllib.parse
 import urllib.request
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -388,22 +386,8 @@ def wait_for(what):
     pytest.fail("TensorBoard has not answered within 45 seconds")
 
 
-# Imports of TensorFlow fail as if it was not installed.
-WITHOUT_TENSORFLOW = textwrap.dedent("""
-    import sys
-
-    class Missing:
-        def find_spec(self, name, path=None, target=None):
-            if name.partition(".")[0] in ("tensorflow", "tensorflow_text"):
-                raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-
-    sys.meta_path.insert(0, Missing())
-""")
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("installed", [True, False])
-def test_tensorboard_serves_all_of_it(tmp_path, installed):
+def test_tensorboard_serves_all_of_it(tmp_path):
     run = tmp_path / "runs" / "mine"
     run.mkdir(parents=True)
     first = reporter_for(run)
@@ -424,10 +408,7 @@ def test_tensorboard_serves_all_of_it(tmp_path, installed):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    code = "" if installed else WITHOUT_TENSORFLOW
-    if not installed:  # nor TensorBoard's reader in Rust
-        code += "sys.argv += ['--load_fast', 'false']\n"
-    code += "from tensorboard.main import run_main\nrun_main()"
+    code = "from tensorboard.main import run_main\nrun_main()"
     server = subprocess.Popen(
         [
             sys.executable,
@@ -475,52 +456,6 @@ def test_tensorboard_serves_all_of_it(tmp_path, installed):
     finally:
         server.terminate()
         server.wait(timeout=30)
-
-
-@pytest.mark.parametrize("installed", [True, False])
-def test_tensorflow_is_not_imported(tmp_path, installed):
-    """Neither where it is missing, nor, for the seconds and memory, where it is not."""
-    home = Path(reporting.__file__).parent
-    code = "" if installed else WITHOUT_TENSORFLOW
-    code += textwrap.dedent(f"""
-        import pathlib, sys, types
-
-        # The package's own imports need Keras, which may need TensorFlow.
-        package = types.ModuleType("tfxformer.training")
-        package.__path__ = [{str(home)!r}]
-        sys.modules["tfxformer.training"] = package
-        sys.path.insert(0, {str(Path(__file__).parent)!r})
-        import numpy as np
-        from tfxformer.training.reporting import Reporter
-
-        path = pathlib.Path({str(tmp_path)!r})
-        run = types.SimpleNamespace(
-            metrics_file=path / "metrics.jsonl", tensorboard_folder=path / "tensorboard"
-        )
-        names = types.SimpleNamespace(pieces=lambda ids: [str(i) for i in ids])
-        reporter = Reporter(run, names)
-        reporter.start(0, 0)
-        reporter.scalars(1, "train", {{"loss": 1.5}})
-        reporter.texts(1, [("a", "b", "c")])
-        reporter.attention(1, ["a"], ["b"], np.ones((1, 1, 1, 1)))
-        reporter.embeddings(np.ones((3, 2)))
-        reporter.close()
-        assert "tensorflow" not in sys.modules
-    """)
-    if not installed:
-        code += textwrap.dedent("""
-            from tensorboard.backend.event_processing import plugin_event_accumulator
-            board = plugin_event_accumulator.EventAccumulator(str(path / "tensorboard"))
-            print(*sorted(board.Reload().Tags()["tensors"]))
-        """)
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    tags = ["attention", "samples", "train/loss"]
-    if not installed:
-        assert done.stdout.split() == tags
-    assert sorted(read_back(tmp_path).Tags()["tensors"]) == tags
 
 
 # --- What cannot be written ---

@@ -727,7 +727,7 @@ def test_other_data_is_refused_by_name(which, corpus, tmp_path):
 def test_batches_of_other_shapes_go_on_with_the_next_block(
     corpus, tmp_path, caplog, monkeypatch
 ):
-    """XLA and JAX cut batches in another way: a place in them would be another."""
+    """XLA cuts batches in another way: a place in them would be another."""
     run = train(settings(corpus, "training.steps=4"), tmp_path / "run")
     assert outcome(run)["state"]["position"] == {"block": 0, "batch": 4}
     real = trainer.TrainingBatches.__call__

@@ -17,8 +17,6 @@ from tfxformer.layers.sizes import integers
 # Far below any score, yet finite in half precision, so that a row with everything
 # masked gives no NaN.
 MASKED = {"float64": -1e9, "float32": -1e9, "bfloat16": -3e4, "float16": -3e4}
-# TensorFlow has no fused attention that would pay.
-HAS_FUSED = keras.backend.backend() == "jax"
 # Between (batch, heads, length, key_dim) and (batch, length, heads, key_dim).
 SWAPPED = (0, 2, 1, 3)
 
@@ -61,52 +59,6 @@ def scaled_dot_product_attention(query, key, value, mask=None, dropout=None):
         weights = weights * seen
     dropped = weights if dropout is None else dropout(weights)
     return ops.matmul(dropped, value), weights
-
-
-def fused_attention(query, key, value, mask=None):
-    """The same as one operation of the backend, which keeps no weights.
-
-    On a GPU, in half precision, JAX runs it as cuDNN's flash attention (Dao et al.
-    2022), which never writes the scores to memory.
-
-    Args:
-        query: ``(batch, target, heads, key_dim)``; unlike above, heads come second.
-        key: ``(batch, source, heads, key_dim)``.
-        value: ``(batch, source, heads, key_dim)``.
-        mask: as above.
-
-    Returns:
-        ``(batch, target, heads, key_dim)``.
-
-    Example:
-        >>> import numpy as np
-        >>> x = np.ones((1, 2, 1, 4), "float32")
-        >>> tuple(fused_attention(x, x, x).shape)
-        (1, 2, 1, 4)
-    """
-    target, source = ops.shape(query)[1], ops.shape(key)[1]
-    # Of odd lengths cuDNN has no gradient, which shows only when it is taken.
-    flash = None if target % 2 == 0 and source % 2 == 0 else False
-    if mask is None:
-        return ops.dot_product_attention(query, key, value, flash_attention=flash)
-    mask = ops.cast(mask, "bool")
-    mask = ops.expand_dims(mask, tuple(range(4 - len(mask.shape))))
-    # A row that may look at nothing looks at all, for numbers that are sound both
-    # ways, and is then made 0.
-    some = ops.any(mask, axis=-1, keepdims=True)
-    mask = ops.logical_or(mask, ops.logical_not(some))
-    # cuDNN spreads a mask over sentences and heads, but not over positions.
-    mask = ops.broadcast_to(mask, (*ops.shape(mask)[:2], target, source))
-    x = ops.dot_product_attention(query, key, value, mask=mask, flash_attention=flash)
-    return x * ops.cast(ops.transpose(some, SWAPPED), x.dtype)
-
-
-def _can_fuse(dtype):
-    """Whether JAX has the products of the fused attention, here, in a precision."""
-    import jax
-
-    half = keras.backend.standardize_dtype(dtype) == "float16"
-    return not (half and jax.default_backend() == "cpu")
 
 
 def _softmax(scores):
@@ -183,11 +135,8 @@ class MultiHeadAttention(keras.layers.Layer):
             mask = key_mask(value_mask)
         query = self._split(self.query_dense(query))
         key, value = self.project(value)
-        weights_matter = return_attention_scores or (training and self.dropout_rate)
-        if HAS_FUSED and not weights_matter and _can_fuse(query.dtype):
-            x, weights = self._fused(query, key, value, mask), None
-        else:
-            x, weights = self._plain(query, key, value, mask)
+        x, weights = scaled_dot_product_attention(query, key, value, mask, self.dropout)
+        x = ops.transpose(x, SWAPPED)  # (batch, target, heads, key_dim)
         x = ops.reshape(x, (-1, ops.shape(x)[1], self.num_heads * self.key_dim))
         output = self.output_dense(x)
         return (output, weights) if return_attention_scores else output
@@ -202,15 +151,6 @@ class MultiHeadAttention(keras.layers.Layer):
             Keys and values, each ``(batch, heads, source, key_dim)``.
         """
         return self._split(self.key_dense(value)), self._split(self.value_dense(value))
-
-    def _plain(self, query, key, value, mask):
-        x, weights = scaled_dot_product_attention(query, key, value, mask, self.dropout)
-        return ops.transpose(x, SWAPPED), weights  # (batch, target, heads, key_dim)
-
-    def _fused(self, query, key, value, mask):
-        # The compiler takes these out together with those of `_split`.
-        swapped = (ops.transpose(x, SWAPPED) for x in (query, key, value))
-        return fused_attention(*swapped, mask)
 
     def _split(self, x):
         x = ops.reshape(x, (-1, ops.shape(x)[1], self.num_heads, self.key_dim))

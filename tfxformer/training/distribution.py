@@ -7,7 +7,6 @@ chief, is the only one that writes.
 
 import atexit
 import contextlib
-import ctypes
 import functools
 import json
 import os
@@ -20,9 +19,6 @@ import numpy as np
 
 from tfxformer.console import console, say
 from tfxformer.errors import Stopped, UserError
-
-# Seconds without a sign of life after which a process is taken for lost.
-SILENCE = 20
 
 
 class Workers:
@@ -158,7 +154,7 @@ class Workers:
             "messages may say why): start all of them again, with the same commands, "
             "and they go on from the last checkpoint"
         )
-        with _native_output_kept(lost):
+        with _native_output_kept():
             was_quiet, console.quiet = console.quiet, not self.chief
             try:
                 yield
@@ -176,7 +172,7 @@ class Workers:
             finally:
                 console.quiet = was_quiet
                 if code is not None and not self.agreed:
-                    # The backends wait at the end for the others, who wait for us.
+                    # TensorFlow waits at the end for the others, who wait for us.
                     atexit.register(_leave, code)
 
 
@@ -188,29 +184,22 @@ def _leave(code):
 
 
 def _is_loss(error):
-    """Whether an exception of a backend means that another process is gone."""
-    if keras.backend.backend() == "tensorflow":
-        import tensorflow as tf
+    """Whether an exception of TensorFlow means that another process is gone."""
+    import tensorflow as tf
 
-        gone = (tf.errors.UnavailableError, tf.errors.AbortedError)
-        gone += (tf.errors.CancelledError, tf.errors.DeadlineExceededError)
-        return isinstance(error, gone) or (
-            isinstance(error, tf.errors.OpError) and "ollective" in str(error)
-        )
-    marks = "Gloo", "gloo", "NCCL", "oordination service", "UNAVAILABLE", "ABORTED"
-    return any(mark in str(error) for mark in (*marks, "DEADLINE_EXCEEDED"))
+    gone = (tf.errors.UnavailableError, tf.errors.AbortedError)
+    gone += (tf.errors.CancelledError, tf.errors.DeadlineExceededError)
+    return isinstance(error, gone) or (
+        isinstance(error, tf.errors.OpError) and "ollective" in str(error)
+    )
 
 
 @contextlib.contextmanager
-def _native_output_kept(lost):
+def _native_output_kept():
     """Holds back what C++ writes, which what Python says on standard error goes past.
 
-    When another process is lost, TensorFlow and JAX write pages, and JAX then aborts
-    the process. It ends in one line here; the pages are shown where it was something
-    else. ``TF_CPP_MIN_LOG_LEVEL=0`` in the environment shows all as it comes.
-
-    Args:
-        lost: the line.
+    TensorFlow writes pages when another process is lost. They are shown where it was
+    something else. ``TF_CPP_MIN_LOG_LEVEL=0`` in the environment shows all as it comes.
     """
     if sys.stderr is None or os.environ.get("TF_CPP_MIN_LOG_LEVEL") == "0":
         yield
@@ -218,36 +207,19 @@ def _native_output_kept(lost):
     sys.stdout.flush()
     sys.stderr.flush()
     before, stdout, kept = sys.stderr, os.dup(1), os.dup(2)
-    libc = ctypes.CDLL(None)
     with tempfile.TemporaryFile() as held, os.fdopen(kept, "w", buffering=1) as stderr:
         os.dup2(held.fileno(), 1)
         os.dup2(held.fileno(), 2)
         sys.stderr = stderr
-
-        def written():
-            libc.fflush(None)
-            return os.pread(held.fileno(), 1 << 20, 0)
-
-        @ctypes.CFUNCTYPE(None, ctypes.c_int)
-        def abort(_):
-            text = written()
-            line = f"tfxformer: error: {lost}\n".encode()
-            os.write(kept, line if b"distributed service" in text else text)
-            os._exit(1)
-
-        libc.signal.restype = ctypes.c_void_p
-        libc.signal.argtypes = ctypes.c_int, ctypes.c_void_p
-        handler = libc.signal(signal.SIGABRT, ctypes.cast(abort, ctypes.c_void_p))
         try:
             yield
         except (UserError, Stopped):
             raise
         except BaseException:
-            stderr.write(written().decode(errors="replace"))
+            held.seek(0)
+            stderr.write(held.read().decode(errors="replace"))
             raise
         finally:
-            libc.signal(signal.SIGABRT, handler)
-            libc.fflush(None)
             sys.stdout.flush()
             stderr.flush()
             os.dup2(stdout, 1)
@@ -259,10 +231,8 @@ def _native_output_kept(lost):
 def join():
     """Meets the other processes, if there are any, and finds this one's devices.
 
-    On TensorFlow the environment's ``TF_CONFIG`` names them, on JAX its
-    ``KERAS_DISTRIBUTION_JOB_ADDRESSES``, ``KERAS_DISTRIBUTION_NUM_PROCESSES`` and
-    ``KERAS_DISTRIBUTION_PROCESS_ID``. Of devices all are used that the backend shows:
-    ``CUDA_VISIBLE_DEVICES`` hides some.
+    The environment's ``TF_CONFIG`` names them. All devices that TensorFlow shows are
+    used: ``CUDA_VISIBLE_DEVICES`` hides some.
 
     Returns:
         `Workers`.
@@ -271,21 +241,9 @@ def join():
         UserError: when the environment is not as it must be, or the others cannot be
             met.
     """
-    if keras.backend.backend() == "tensorflow":
-        return _join_tensorflow()
-    return _join_jax()
-
-
-def _waiting(number, count, address):
-    if not 0 <= number < count:
-        raise UserError(f"worker {number} of {count}: they are counted from 0")
-    say(f"worker {number} of {count}: waiting for the others ({address})")
-
-
-def _join_tensorflow():
     cluster = _tf_config()
     if cluster is not None:
-        return _join_tensorflow_cluster(*cluster)
+        return _join_cluster(*cluster)
     import tensorflow as tf
 
     devices = keras.distribution.list_devices()
@@ -327,13 +285,13 @@ def _tf_config():
 
 
 @functools.cache
-def _join_tensorflow_cluster(number, addresses):
+def _join_cluster(number, addresses):
     import tensorflow as tf
 
     from tfxformer.quiet import quiet_stderr
 
     count = len(addresses)
-    _waiting(number, count, addresses[number])
+    say(f"worker {number} of {count}: waiting for the others ({addresses[number]})")
     try:
         with _interruptible(), quiet_stderr():
             strategy = tf.distribute.MultiWorkerMirroredStrategy()
@@ -364,52 +322,6 @@ def _join_tensorflow_cluster(number, addresses):
         return strategy.experimental_local_results(found)[0].numpy()
 
     return Workers(number, count, devices, strategy.scope, exchange)
-
-
-def _join_jax():
-    names = "JOB_ADDRESSES", "NUM_PROCESSES", "PROCESS_ID"
-    names = [f"KERAS_DISTRIBUTION_{name}" for name in names]
-    addresses, count, number = given = [os.environ.get(name) for name in names]
-    if any(given):
-        for name, value in zip(names, given, strict=True):
-            if not value or (name is not names[0] and not value.isdecimal()):
-                raise UserError(
-                    f"{name} = {value}: several processes need {', '.join(names)}: the "
-                    "first one's address, their number, and which this one is, from 0"
-                )
-        if int(count) > 1:
-            return _join_jax_cluster(int(number), int(count), addresses.split(",")[0])
-    import jax
-
-    return Workers(devices=jax.device_count())
-
-
-@functools.cache
-def _join_jax_cluster(number, count, address):
-    import jax
-    from jax.experimental import multihost_utils
-
-    _waiting(number, count, address)
-    try:
-        if "cpu" in (jax.config.jax_platforms or "cpu"):
-            jax.config.update("jax_cpu_collectives_implementation", "gloo")
-        # `keras.distribution.initialize` does the same, and cannot say how long.
-        with _interruptible():
-            jax.distributed.initialize(
-                address, count, number, heartbeat_timeout_seconds=SILENCE
-            )
-    except (RuntimeError, ValueError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise UserError(
-            f"worker {number} of {count}: could not meet the others at {address}: "
-            f"{reason}"
-        ) from None
-
-    def exchange(vector):
-        found = multihost_utils.process_allgather(np.asarray(vector, np.float32))
-        return np.asarray(found).reshape(count, -1)
-
-    return Workers(number, count, jax.device_count(), exchange=exchange)
 
 
 @contextlib.contextmanager

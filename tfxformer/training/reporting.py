@@ -1,8 +1,8 @@
 """What is seen of a run: ``metrics.jsonl`` for machines, TensorBoard for people.
 
 TensorBoard's files are written with its own package alone. Its ``EventFileWriter``
-would import TensorFlow wherever that is installed, for JAX's runs too; what it does
-is not more than a record an event, which `RecordWriter` writes as well.
+would import TensorFlow; what it does is not more than a record an event, which
+`RecordWriter` writes as well.
 """
 
 import contextlib

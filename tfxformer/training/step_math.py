@@ -1,9 +1,8 @@
-"""What a step of training computes, whichever backend Keras runs on.
+"""What a step of training computes.
 
 A step is two calls: `gradients` of a batch, and `apply` once they are known to be
 sound. What lies between them is the trainer's: adding up several batches, seeing that
-nothing exploded. The two backends differ in how gradients are taken and variables kept;
-what is computed is written once, here.
+nothing exploded.
 """
 
 import contextlib

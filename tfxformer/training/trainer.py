@@ -24,7 +24,7 @@ from tfxformer.training.data import check_sources, load_data, open_data
 from tfxformer.training.distribution import join
 from tfxformer.training.reporting import Reporter
 from tfxformer.training.samples import Samples
-from tfxformer.training.step import make_step
+from tfxformer.training.step import TrainingStep
 
 log = logging.getLogger("tfxformer")
 
@@ -40,7 +40,7 @@ def train(config, out):
     A run that was stopped, at any moment and in any way, ends with the weights that it
     would have had.
 
-    All devices that the backend shows train together; so do several processes, each
+    All devices that TensorFlow shows train together; so do several processes, each
     of which calls this, where the environment names them: see `distribution.join`.
 
     Args:
@@ -207,7 +207,7 @@ def _check_same(config, run):
 
 def _devices(workers):
     kind = keras.distribution.list_devices()[0].partition(":")[0].upper()
-    where = f"{keras.backend.backend()} on {workers.devices} {kind}"
+    where = f"tensorflow on {workers.devices} {kind}"
     return where if workers.count == 1 else f"{where} of {workers.count} processes"
 
 
@@ -258,12 +258,10 @@ class _Trainer:
         self.model = model
         self.signals = signals
         self.workers = workers
-        # Compiled for each shape: by XLA, and by JAX always.
-        static = settings.xla or keras.backend.backend() == "jax"
         sizes = {
             "tokens_per_batch": settings.tokens_per_batch,
             "max_length": config.model.max_length,
-            "static_shapes": static,
+            "static_shapes": settings.xla,  # XLA compiles for each shape
         }
         self.batches = TrainingBatches(
             data.corpora,
@@ -274,8 +272,8 @@ class _Trainer:
             **sizes,
         )
         self.valid = evaluation_batches(data.valid_rows, **sizes)
-        self.step = make_step(model, config)
-        self.samples = Samples(data, model, self.step.compiled, settings, static)
+        self.step = TrainingStep(model, settings)
+        self.samples = Samples(data, model, self.step.compiled, settings, settings.xla)
         self.reporter = Reporter(run, data.vocabulary)
         self.state = {
             "step": 0,
@@ -292,7 +290,7 @@ class _Trainer:
             "window": None,  # what was seen since the last record
             "metrics_size": 0,
             "data": data.keys(),
-            "static_shapes": static,
+            "static_shapes": settings.xla,
         }
         self.saved = None  # the step of the last checkpoint
 
@@ -413,8 +411,8 @@ class _Trainer:
         name = self.settings.init_from
         if name is None:
             return
-        state = self.step.state()  # first: it gives the model the step's own weights
         path = fine_tuning.set_weights(self.model, name)
+        state = self.step.state()
         if state["averages"]:
             weights = self.model.trainable_variables
             state["averages"] = [*map(keras.ops.convert_to_numpy, weights)]
@@ -573,7 +571,6 @@ class _Trainer:
     def _write(self):
         settings, state = self.settings, self.state
         state["metrics_size"] = self.reporter.metrics_size()
-        self.step.sync()
         writers = {
             checkpoints.WEIGHTS: self.model.save_weights,
             checkpoints.ARRAYS: checkpoints.arrays_writer(self.step.state()),
