@@ -32,7 +32,7 @@ BOXES = [
         GREEN,
         "SavedModel",
         "strings in, strings out,",
-        "tried in the C++ runtime",
+        "tried in a session",
     ),
     (
         LEFT,

@@ -1,11 +1,13 @@
 """The export: its contract, its versions, its size, and that it serves."""
 
+import shutil
+
 import numpy as np
 import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
-from tfxformer import c_api, saved_model
+from tfxformer import recorded, saved_model
 from tfxformer.decoding import DecodingOptions
 from tfxformer.decoding_options import NEVER
 from tfxformer.errors import UserError
@@ -73,20 +75,18 @@ def test_the_server_runs_it_and_answers_as_python_does(exported, translator):
     assert {f"run {name}" for name in CONTRACT} <= names
 
 
-def test_the_c_loader_translates_new_sentences(exported, translator):
+def test_a_session_translates_new_sentences(exported, translator, tmp_path):
     """Not the recorded ones: sentences that the export has not seen."""
     texts = np.array(
         [f"Tenho {n} gatos.".encode() for n in range(9)] + [b"\xff", b""], object
     )
-    signature = {s.name: s for s in verify(exported).signatures}["serving_default"]
-    outputs = {output.name: output.tensor for output in signature.outputs}
-    job = c_api.Job({signature.inputs[0].tensor: texts}, list(outputs.values()))
-    answers = c_api.run_apart(exported, [job], 120)
-    assert not answers.python_tensorflow
-    got = dict(zip(outputs, answers.results[0], strict=True))
-    expected = translator.answers("translate", {"text": texts})
-    assert got["translation"].tolist() == expected["translation"].tolist()
-    np.testing.assert_allclose(got["score"], expected["score"], atol=1e-4)
+    inputs = {"text": texts}
+    expected = translator.answers("translate", inputs)
+    copy = shutil.copytree(exported, tmp_path / "1")
+    examples = recorded.read_metadata(copy)["examples"]
+    examples.append(recorded.example("serving_default", inputs, expected))
+    recorded.write_metadata(copy, examples)
+    assert verify(copy).ok
 
 
 def test_the_best_of_many_is_best_and_scored_as_score_does(exported, translator):

@@ -982,11 +982,11 @@ def verify(
     ] = False,
 ):
     """Check that TensorFlow Serving will run a SavedModel, any one."""
-    start_tensorflow()
     from tfxformer.verify import verify
 
     translator = None
     if run is not None:
+        start_tensorflow()
         from tfxformer.decoding_options import DecodingOptions
         from tfxformer.precision import round_weights
         from tfxformer.recorded import read_metadata

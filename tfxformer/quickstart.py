@@ -43,7 +43,7 @@ def quickstart(out=None, seed=0):
     say(f"1. Training on the embedded phrasebook, in {out}")
     run = train_quickstart(out / "run", seed)
 
-    say("2. Exporting a SavedModel, and running it in TensorFlow's C++ runtime")
+    say("2. Exporting a SavedModel, and running it in a TensorFlow session")
     path, report = export(run.path, out / "export")
     say(report.describe().splitlines()[-1])
 

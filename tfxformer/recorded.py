@@ -11,10 +11,10 @@ import os
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes  # noqa: F401  (teaches NumPy the type bfloat16)
 import numpy as np
 
 from tfxformer import __version__
-from tfxformer.c_api import numpy_type
 from tfxformer.errors import UserError
 
 METADATA_FILE = Path("assets.extra", "tfxformer.json")
@@ -39,6 +39,19 @@ def example(
         "inputs": {name: encode(value) for name, value in inputs.items()},
         "outputs": {name: encode(value) for name, value in outputs.items()},
     }
+
+
+def numpy_type(name: str) -> np.dtype:
+    """The NumPy type for TensorFlow's name of a type; strings are objects (bytes).
+
+    Raises:
+        TypeError: NumPy has no such type (a resource, a variant).
+
+    Example:
+        >>> numpy_type("float16").itemsize
+        2
+    """
+    return np.dtype(object if name == "string" else name)
 
 
 def encode(value: Any) -> Any:

@@ -78,7 +78,7 @@ def export(
     def write_and_prove(part):
         write(translator, part, precision)
         write_warm_up(part, name, requests(translator))
-        report = verify(part, translator, allow_xla=xla)
+        report = verify(part, allow_xla=xla)
         if not report.ok:
             raise UserError(
                 "the export would not serve: "

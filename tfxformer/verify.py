@@ -1,28 +1,34 @@
 """The proof that a SavedModel serves: ours, or a Keras model that someone else wrote.
 
-`verify` reads the graph for what TensorFlow Serving lacks (unknown ops, Python
-functions, functions that need XLA), then loads the model through TensorFlow's C
-library in a process without Python TensorFlow (see `c_api`) and runs every
-signature. Our exports carry recorded answers, in `assets.extra/tfxformer.json`, and
-must give them again; any other model is run on a small made-up input.
+`tf.saved_model.load` rebuilds Python objects, so what it accepts proves nothing about
+TensorFlow Serving, which loads the graph into a session. `verify` does what the server
+does: a fresh process, with TensorFlow and TensorFlow Text and no model code, loads the
+SavedModel into a session and runs every signature. Our exports carry recorded answers,
+in `assets.extra/tfxformer.json`, and must give them again. Any other model runs on a
+small made-up input. The same process reads the graph for what TensorFlow Serving lacks:
+unknown ops, Python functions, functions that need XLA.
 """
 
 import os
+import pickle
+import signal
+import subprocess
+import sys
+import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tfxformer import c_api
 from tfxformer.errors import UserError
-from tfxformer.recorded import METADATA_FILE, decode, read_metadata
+from tfxformer.recorded import METADATA_FILE, decode, encode, numpy_type, read_metadata
 
 TOLERANCE = 1e-4  # absolute, for floats: another process may sum in another order
 
-# Ops whose work is done by the Python process that built the graph.
+# Ops whose work the Python process that built the graph does.
 PYTHON_OPS = {"PyFunc", "PyFuncStateless", "EagerPyFunc"}
 # Ops that XLA compiles whatever their function says; jax2tf writes the first.
 XLA_OPS = {"XlaCallModule", "XlaLaunch", "XlaLaunchV2"}
@@ -32,11 +38,11 @@ XLA_FLAGS = (
 )
 
 # For dimensions that a signature leaves open: the first is the batch; the others
-# try one size after another, because a model may want at least so many.
+# try one size after another, because a model may need at least so many.
 BATCH = 2
 SIZES = (8, 1, 16, 64)
-# Errors that a made-up input may have brought upon itself.
-INPUT_FAULTS = {"INVALID_ARGUMENT", "OUT_OF_RANGE"}
+# Errors that a made-up input may have caused.
+INPUT_FAULTS = ("INVALID_ARGUMENT", "OUT_OF_RANGE")
 
 
 @dataclass(frozen=True)
@@ -122,7 +128,7 @@ class Report:
         >>> print(report.describe())
         SavedModel export/pt_en/1
         ok    load: 0.4 s
-        SERVES: TensorFlow Serving's C++ loader reads and runs it (0.0 s)
+        SERVES: a TensorFlow session, in a fresh process, runs it (0.0 s)
     """
 
     path: Path
@@ -153,7 +159,7 @@ class Report:
             total = len(self.checks)
             verdict = f"NOT PROVEN TO SERVE: {failed} of {total} checks failed"
         else:
-            verdict = "SERVES: TensorFlow Serving's C++ loader reads and runs it"
+            verdict = "SERVES: a TensorFlow session, in a fresh process, runs it"
         return "\n".join([*lines, f"{verdict} ({self.seconds:.1f} s)"])
 
 
@@ -167,13 +173,12 @@ def verify(
     """Finds out whether TensorFlow Serving will run a SavedModel.
 
     Args:
-        path: The SavedModel's folder, or a model's folder of numbered versions, of
-            which the newest is taken, as the server does.
-        translator: For an export of ours, a live `Translator`: the recorded inputs
-            are then compared with what its `answers(signature, inputs)` gives now,
-            instead of with the recorded outputs.
-        allow_xla: Let signatures need XLA; the report then only says which flag the
-            server must be started with.
+        path: The SavedModel's folder, or a model's folder of numbered versions;
+            `verify` takes the newest, as the server does.
+        translator: For an export of ours, a live `Translator`: what its
+            `answers(signature, inputs)` gives now replaces the recorded outputs.
+        allow_xla: Let signatures need XLA; the report then only names the flag that
+            the server must be started with.
         timeout: Seconds until the loading and running process is stopped.
 
     Returns:
@@ -191,49 +196,31 @@ def verify(
     started = time.perf_counter()
     folder, notes = find_saved_model(path)
     report = Report(folder, notes=notes)
-    meta_graph = _read_meta_graph(folder, report)
-    if meta_graph is not None:
-        report.signatures = _signatures(meta_graph)
-        _check_all(report, meta_graph, translator, allow_xla, timeout)
+    metadata = read_metadata(folder)
+    examples = metadata and metadata["examples"]
+    if translator is not None and examples is None:
+        detail = f"{METADATA_FILE} is missing: there is nothing to compare"
+        report.checks.append(Check("examples", False, detail))
+    else:
+        if translator is not None:
+            examples = [_answered_anew(each, translator) for each in examples]
+        _inspect_apart(report, examples, allow_xla, timeout)
     report.seconds = time.perf_counter() - started
     return report
 
 
-def _check_all(report, meta_graph, translator, allow_xla, timeout) -> None:
-    metadata = read_metadata(report.path)
-    runs: list[_Run] = []
-    if metadata is not None:
-        runs = _recorded_runs(report, metadata["examples"], translator)
-    elif translator is not None:
-        detail = f"{METADATA_FILE} is missing: there is nothing to compare"
-        report.checks.append(Check("examples", False, detail))
-        return
-    else:
-        for signature in report.signatures:
-            runs += _made_up_runs(signature)
-    answers = c_api.run_apart(report.path, [run.job for run in runs], timeout)
-
-    graph_def = meta_graph.graph_def
-    report.checks.append(_check_ops(graph_def, answers))
-    reached = {
-        signature.name: _reach(graph_def, signature) for signature in report.signatures
-    }
-    report.checks.append(_check_python(reached))
-    report.checks.append(_check_xla(reached, allow_xla))
-    report.checks.append(_check_load(report.path, graph_def, answers))
-    if not report.checks[-1].ok:
-        return
-    if not report.signatures:
-        detail = "the model has no signature: there is nothing that a client can call"
-        report.checks.append(Check("run", False, detail))
-    check = _check_made_up if metadata is None else _check_recorded
-    for signature in report.signatures:
-        mine = [(i, run) for i, run in enumerate(runs) if run.signature == signature]
-        ok, detail = check(signature, mine, answers)
-        report.checks.append(Check(f"run {signature.name}", ok, detail))
-
-
-# Finding and reading the model.
+def _answered_anew(example: dict, translator) -> dict:
+    """The recorded example, with what the translator answers now."""
+    try:  # the inputs of an export's signatures are texts, or ids
+        inputs = {
+            name: decode(value, "int32" if name == "ids" else "string")
+            for name, value in example["inputs"].items()
+        }
+    except ValueError:  # the check of the examples names the fault
+        return example
+    answers = translator.answers(example["signature"], inputs)
+    outputs = {name: encode(value) for name, value in answers.items()}
+    return example | {"outputs": outputs}
 
 
 def find_saved_model(path: str | os.PathLike) -> tuple[Path, list[str]]:
@@ -289,37 +276,142 @@ def _is_saved_model(folder: Path) -> bool:
     return any((folder / name).is_file() for name in names)
 
 
-def _read_meta_graph(folder: Path, report: Report):
-    """Reads the graph tagged "serve"; None, with a failed check, if it has none."""
-    # Not at the top: most of verify's time goes into importing TensorFlow, and what
-    # can be told without it is told at once.
-    from google.protobuf import message, text_format
-    from tensorflow.core.protobuf import saved_model_pb2
+# The process of its own. It appends what it finds to a file, one pickle after another,
+# so that a crash loses nothing that was found before it.
 
-    saved_model = saved_model_pb2.SavedModel()
-    file = folder / "saved_model.pb"
+
+def _inspect_apart(report: Report, examples, allow_xla: bool, timeout: float) -> None:
+    """Fills the report with what `_inspect` finds in a fresh process."""
+    # The proof needs no accelerator, and a trainer beside us may hold its memory.
+    environment = os.environ | {"CUDA_VISIBLE_DEVICES": "-1"}
+    code = "import sys; from tfxformer.verify import _child; _child(*sys.argv[1:])"
+    with tempfile.TemporaryDirectory(prefix="tfxformer-verify-") as scratch:
+        request, found, log = (Path(scratch, name) for name in ("in", "out", "log"))
+        folder = report.path.resolve()
+        request.write_bytes(pickle.dumps((folder, examples, allow_xla)))
+        found.touch()
+        with log.open("wb") as log_file:
+            try:
+                status = subprocess.run(
+                    [sys.executable, "-c", code, request, found],
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log_file,
+                    stderr=subprocess.STDOUT,
+                    timeout=timeout,
+                ).returncode
+                death = f"crashed ({_status_text(status)})"
+            except subprocess.TimeoutExpired:
+                death = f"gave no answer within {timeout:g} s and was stopped"
+        finished = _read_findings(report, found)
+        last = [line for line in log.read_text("utf-8", "replace").splitlines() if line]
+    if not finished:
+        _add_death(report, death, f": {_line(last[-1])}" if last else "")
+
+
+def _child(request: str, found: str) -> None:
+    """The other side of `_inspect_apart`."""
+    folder, examples, allow_xla = pickle.loads(Path(request).read_bytes())
+    with open(found, "wb") as file:
+        try:
+            for finding in _inspect(folder, examples, allow_xla):
+                pickle.dump(finding, file)
+                file.flush()
+            pickle.dump("end", file)
+        except UserError as error:
+            pickle.dump(error, file)
+
+
+def _read_findings(report: Report, found: Path) -> bool:
+    """Adds the findings to the report; whether the process came to its end."""
+    with found.open("rb") as file:
+        while True:
+            try:
+                finding = pickle.load(file)
+            except (EOFError, pickle.UnpicklingError):  # the end, or cut off there
+                return False
+            if isinstance(finding, UserError):
+                raise finding
+            if finding == "end":  # a crash after that is no matter
+                return True
+            if isinstance(finding, Check):
+                report.checks.append(finding)
+            else:
+                report.signatures = finding
+
+
+def _add_death(report: Report, death: str, last_words: str) -> None:
+    """Adds what the process did not come to: the first killed it."""
+    names = ["load", *(f"run {signature.name}" for signature in report.signatures)]
+    done = {check.name for check in report.checks}
+    detail = f"the process {death}{last_words}"
+    for name in names:
+        if name not in done:
+            report.checks.append(Check(name, False, detail))
+            detail = f"not proven: the process died before this ({death})"
+
+
+def _status_text(status: int) -> str:
+    return signal.Signals(-status).name if status < 0 else f"exit status {status}"
+
+
+def _inspect(folder: Path, examples, allow_xla: bool) -> Iterator[list | Check]:
+    """Yields the list of signatures, then every check; needs TensorFlow."""
+    import tensorflow as tf
+
+    meta_graph, tags = _read_meta_graph(folder)
+    if meta_graph is None:
+        detail = f"no graph is tagged 'serve', as the server expects it (tags: {tags})"
+        yield Check("tags", False, detail)
+        return
+    graph_def = meta_graph.graph_def
+    signatures = _signatures(meta_graph)
+    yield signatures
+    yield _check_ops(graph_def)
+    reached = {each.name: _reach(graph_def, each) for each in signatures}
+    yield _check_python(reached)
+    yield _check_xla(reached, allow_xla)
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        load = _check_load(session, folder, graph_def)
+        yield load
+        if not load.ok:
+            return
+        if not signatures:
+            detail = "the model has no signature that a client can call"
+            yield Check("run", False, detail)
+        for signature in signatures:
+            name = signature.name
+            if examples is None:
+                ok, detail = _run_made_up(session, signature)
+            else:
+                mine = [each for each in examples if each["signature"] == name]
+                ok, detail = _run_recorded(session, signature, mine)
+            yield Check(f"run {name}", ok, detail)
+        known = {signature.name for signature in signatures}
+        for name in {each["signature"] for each in examples or []} - known:
+            detail = f"{METADATA_FILE}: the model has no signature {name}"
+            yield Check("examples", False, detail)
+
+
+# Reading the graph.
+
+
+def _read_meta_graph(folder: Path):
+    """The graph tagged "serve", or None; and the tags that the model has."""
+    import tensorflow as tf
+    from tensorflow.python.saved_model.loader_impl import parse_saved_model
+
     try:
-        if file.is_file():
-            saved_model.ParseFromString(file.read_bytes())
-        else:
-            file = folder / "saved_model.pbtxt"
-            text_format.Parse(file.read_text("utf-8"), saved_model)
-    except (message.DecodeError, text_format.ParseError, UnicodeDecodeError):
-        size = file.stat().st_size
-        raise UserError(
-            f"{file} is damaged: its {size} bytes are not a SavedModel; export it again"
-        ) from None
-    except OSError as error:
-        raise UserError(f"{file} cannot be read: {error.strerror}") from None
-    if not saved_model.meta_graphs:
-        raise UserError(f"{file} is damaged: it holds no graph; export it again")
-    tags = [set(graph.meta_info_def.tags) for graph in saved_model.meta_graphs]
-    if {"serve"} in tags:
-        return saved_model.meta_graphs[tags.index({"serve"})]
-    found = "; ".join(", ".join(sorted(each)) or "none" for each in tags)
-    detail = f"no graph is tagged 'serve', as the server wants it (tags: {found})"
-    report.checks.append(Check("tags", False, detail))
-    return None
+        graphs = parse_saved_model(str(folder)).meta_graphs
+        problem = "" if graphs else "it holds no graph"
+    except (OSError, tf.errors.OpError) as error:
+        problem = _line(str(error))
+    if problem:
+        file = folder / "saved_model.pb"
+        raise UserError(f"{file} is damaged ({problem}): export it again")
+    tags = [sorted(graph.meta_info_def.tags) for graph in graphs]
+    found = "; ".join(", ".join(each) or "none" for each in tags)
+    return (graphs[tags.index(["serve"])] if ["serve"] in tags else None), found
 
 
 def _signatures(meta_graph) -> list[Signature]:
@@ -345,41 +437,32 @@ def _signatures(meta_graph) -> list[Signature]:
     return sorted(found, key=lambda s: (s.name != "serving_default", s.name))
 
 
-# Reading the graph.
-
-
 @dataclass(frozen=True)
-class Step:
-    """Something that a signature can reach: a node, or a function as a whole.
+class _Step:
+    """A node that a signature can reach, or (op "") a function as a whole."""
 
-    Attributes:
-        function: The function that it is, or that the node is in; "" for the graph.
-        op: The node's op; "" for a function.
-        xla: Whether it must be compiled with XLA.
-    """
-
-    function: str
+    function: str  # the function, or the one that the node is in; "" for the graph
     op: str
-    xla: bool
+    xla: bool  # whether XLA must compile it
 
     def __str__(self) -> str:
-        inside = f" in function {self.function}" if self.function else ""
-        return f"{self.op}{inside}" if self.op else f"function {self.function}"
+        inside = f"function {self.function}" if self.function else ""
+        return " in ".join(filter(None, (self.op, inside)))
 
 
-def _reach(graph_def, signature: Signature) -> list[Step]:
-    """Everything that a signature can run.
+def _reach(graph_def, signature: Signature) -> list[_Step]:
+    """Everything that a signature can run: nodes of the graph, then functions.
 
-    Backwards from the outputs through the graph's edges, control edges included,
-    then down through every function that a node calls, whichever attribute names it
-    (PartitionedCall's `f`, While's `cond` and `body`, Case's list `branches`).
+    Control edges lead to nodes too. Any attribute can name a function that a node
+    calls: PartitionedCall's `f`, While's `cond` and `body`, Case's list `branches`.
     """
     nodes = {node.name: node for node in graph_def.node}
     functions = {f.signature.name: f for f in graph_def.library.function}
-    steps, called, seen = [], [], set()
+    steps, called = [], []
 
     def visit(function: str, node) -> None:
-        steps.append(Step(function, node.op, _xla(node.attr) or node.op in XLA_OPS))
+        xla = _must_compile(node.attr) or node.op in XLA_OPS
+        steps.append(_Step(function, node.op, xla))
         called.append(node.op)  # a call can also be an op with the function's name
         for attribute in node.attr.values():
             called.append(attribute.func.name)
@@ -387,64 +470,65 @@ def _reach(graph_def, signature: Signature) -> list[Step]:
 
     waiting = [output.tensor for output in signature.outputs]
     while waiting:
-        name = waiting.pop().lstrip("^").partition(":")[0]
-        if name in nodes and name not in seen:
-            seen.add(name)
-            waiting.extend(nodes[name].input)
-            visit("", nodes[name])
-    seen.clear()
+        node = nodes.pop(waiting.pop().lstrip("^").partition(":")[0], None)
+        if node is not None:
+            waiting.extend(node.input)
+            visit("", node)
     while called:
         name = called.pop()
-        if name in functions and name not in seen:
-            seen.add(name)
-            steps.append(Step(name, "", _xla(functions[name].attr)))
-            for node in functions[name].node_def:
+        function = functions.pop(name, None)
+        if function is not None:
+            steps.append(_Step(name, "", _must_compile(function.attr)))
+            for node in function.node_def:
                 visit(name, node)
     return steps
 
 
-def _xla(attributes) -> bool:
+def _must_compile(attributes) -> bool:
     return "_XlaMustCompile" in attributes and attributes["_XlaMustCompile"].b
 
 
-def _check_ops(graph_def, answers: c_api.Answers) -> Check:
-    if not answers.ops:
-        return Check("ops", False, f"not proven: the process {answers.died}")
+def _check_ops(graph_def) -> Check:
+    """Asks TensorFlow for every op, then TensorFlow Text for those that it lacks."""
+    import tensorflow as tf
+    from tensorflow.python.framework import op_def_registry
+
     functions = {f.signature.name: f for f in graph_def.library.function}
     where = {node.op: "" for node in graph_def.node}
     for name, function in functions.items():
         for node in function.node_def:
             where.setdefault(node.op, name)
     used = set(where) - set(functions)
-    unknown = sorted(used - answers.ops - answers.text_ops)
+    lacking = {op for op in used if op_def_registry.get(op) is None}
+    problem = ""
+    try:
+        import tensorflow_text  # noqa: F401  (registers its ops)
+    except Exception as error:  # without its ops, a model may still run
+        problem = f"; tensorflow-text does not load: {_line(str(error))}"
+    unknown = sorted(op for op in lacking if op_def_registry.get(op) is None)
     if unknown:
-        found = ", ".join(str(Step(where[op], op, False)) for op in unknown)
-        detail = f"neither in TensorFlow nor in tensorflow-text: {found}"
-        if answers.text_error:
-            detail += f"; tensorflow-text does not load: {_line(answers.text_error)}"
-        elif not answers.text_ops:
-            detail += "; tensorflow-text is not installed here"
+        found = ", ".join(str(_Step(where[op], op, False)) for op in unknown)
+        detail = f"neither in TensorFlow nor in tensorflow-text: {found}{problem}"
         return Check("ops", False, detail)
-    detail = f"{len(used)} kinds, all in TensorFlow {answers.tensorflow}"
-    text = sorted(used & answers.text_ops)
-    if text:
-        detail += f" or tensorflow-text ({', '.join(text)})"
+    detail = f"{len(used)} kinds, all in TensorFlow {tf.__version__}"
+    if lacking:
+        detail += f" or tensorflow-text ({', '.join(sorted(lacking))})"
     return Check("ops", True, detail)
 
 
-def _check_python(reached: dict[str, list[Step]]) -> Check:
+def _check_python(reached: dict[str, list[_Step]]) -> Check:
     for signature, steps in reached.items():
         for step in steps:
             if step.op in PYTHON_OPS:
                 detail = (
                     f"{signature} calls back into Python ({step}), which the server "
-                    "has not: replace tf.py_function by TensorFlow ops"
+                    "does not have: replace tf.py_function by TensorFlow ops"
                 )
                 return Check("python", False, detail)
     return Check("python", True, "no signature calls back into Python")
 
 
-def _check_xla(reached: dict[str, list[Step]], allow_xla: bool) -> Check:
+def _check_xla(reached: dict[str, list[_Step]], allow_xla: bool) -> Check:
     found = []
     for signature, steps in reached.items():
         marked = [step for step in steps if step.xla]
@@ -459,120 +543,67 @@ def _check_xla(reached: dict[str, list[Step]], allow_xla: bool) -> Check:
     return Check("xla", allow_xla, detail)
 
 
-def _check_load(folder: Path, graph_def, answers: c_api.Answers) -> Check:
-    if answers.load_error:
-        return Check("load", False, _line(str(answers.load_error)))
-    if not answers.loaded:
-        return Check("load", False, f"the process {_death(answers)}")
-    if answers.python_tensorflow:
-        detail = "not proven: Python TensorFlow was imported into the process"
-        return Check("load", False, detail)
+# Loading and running.
+
+
+def _check_load(session, folder: Path, graph_def) -> Check:
+    import tensorflow as tf
+
     index = Path("variables", "variables.index")
     has_variables = any(node.op == "VarHandleOp" for node in graph_def.node)
     if has_variables and not (folder / index).is_file():
         # The loader takes it for a model without variables and restores nothing.
         detail = f"{index} is missing: copy the whole folder, variables included"
         return Check("load", False, detail)
-    detail = "by the C++ loader, in a process without Python TensorFlow"
-    return Check("load", True, detail)
+    try:
+        tf.compat.v1.saved_model.load(session, ["serve"], str(folder))
+    except Exception as error:  # whatever it is, the model does not load
+        return Check("load", False, _line(_error_text(error)))
+    return Check("load", True, "into a TensorFlow session, in a fresh process")
 
 
-# Running the signatures.
+def _run(session, signature: Signature, inputs: dict) -> dict[str, np.ndarray] | str:
+    """Runs a signature: the outputs by name, or the error's text."""
+    feeds = {tensor.tensor: inputs[tensor.name] for tensor in signature.inputs}
+    try:
+        values = session.run([tensor.tensor for tensor in signature.outputs], feeds)
+    except Exception as error:  # whatever it is, the signature does not run
+        return _error_text(error)
+    return {  # numpy's own fixed-width strings would lose NULs at the end
+        tensor.name: np.asarray(value, object if tensor.dtype == "string" else None)
+        for tensor, value in zip(signature.outputs, values, strict=True)
+    }
 
 
-@dataclass(frozen=True)
-class _Run:
-    """One run of a signature, and what should come out of it if that is known."""
-
-    signature: Signature
-    job: c_api.Job
-    expected: dict[str, np.ndarray] = field(default_factory=dict)
-    problem: str = ""  # why this run cannot be made
-
-
-def _made_up_runs(signature: Signature) -> list[_Run]:
-    """Small inputs of the right shape, one try per size of the open dimensions."""
-    runs, tried = [], []
+def _run_made_up(session, signature: Signature) -> tuple[bool, str]:
+    """Runs a signature on small inputs, one try per size of the open dimensions."""
+    failure = ""
     for size in SIZES:
-        shapes = [_made_up_shape(tensor.shape, size) for tensor in signature.inputs]
-        if shapes in tried:
-            continue
-        tried.append(shapes)
         try:
-            inputs = {
-                tensor.tensor: _made_up_value(tensor.dtype, shape)
-                for tensor, shape in zip(signature.inputs, shapes, strict=True)
-            }
-        except c_api.TensorFlowError as error:
-            return [_Run(signature, c_api.Job({}, []), problem=error.message)]
-        job = c_api.Job(inputs, _fetches(signature), group=signature.name)
-        runs.append(_Run(signature, job))
-    return runs
+            inputs = {each.name: _made_up(each, size) for each in signature.inputs}
+        except TypeError as error:
+            return False, f"not proven: {error}"
+        outputs = _run(session, signature, inputs)
+        made_up = _values_text(signature.inputs, inputs)
+        if isinstance(outputs, dict):
+            return True, f"{made_up} gave {_values_text(signature.outputs, outputs)}"
+        if not failure and outputs.startswith(INPUT_FAULTS):
+            failure = (
+                f"not proven: {_line(outputs)} (the input was made up, {made_up}, "
+                "and may be at fault)"
+            )
+        failure = failure or _explain(outputs)
+    return False, failure
 
 
-def _made_up_shape(shape, size: int) -> tuple[int, ...]:
-    if shape is None:
-        return (BATCH,)
-    open_sizes = [BATCH] + [size] * len(shape)
-    return tuple(open_sizes[i] if dim is None else dim for i, dim in enumerate(shape))
-
-
-def _made_up_value(dtype: str, shape: tuple[int, ...]) -> np.ndarray:
-    if dtype == "string":
-        return np.full(shape, b"hello", dtype=object)
-    numpy_type = c_api.numpy_type(dtype)
-    one = {"b": False, "i": 1, "u": 1}.get(numpy_type.kind, 0.5)
-    return np.full(shape, one).astype(numpy_type)
-
-
-def _fetches(signature: Signature) -> list[str]:
-    return [output.tensor for output in signature.outputs]
-
-
-def _check_made_up(signature, runs, answers) -> tuple[bool, str]:
-    """Judges a signature by the first of its runs that succeeded."""
-    for i, run in runs:
-        result = answers.results.get(i)
-        if isinstance(result, list):
-            inputs = zip(signature.inputs, run.job.inputs.values(), strict=True)
-            outputs = zip(signature.outputs, result, strict=True)
-            return True, f"{_values_text(inputs)} gave {_values_text(outputs)}"
-    index, run = runs[0]
-    if run.problem:
-        return False, f"not proven: {run.problem}"
-    error = answers.results.get(index)
-    if error is None:
-        return False, _not_run(index, runs, answers)
-    made_up = _values_text(zip(signature.inputs, run.job.inputs.values(), strict=True))
-    if error.code in INPUT_FAULTS and "No OpKernel" not in error.message:
-        return False, (
-            f"not proven: {_line(str(error))} (the input was made up, {made_up}, and "
-            "may be at fault)"
-        )
-    return False, _explain(error)
-
-
-def _recorded_runs(report, examples: list[dict], translator) -> list[_Run]:
-    """The recorded examples as runs; those that do not fit the model fail a check."""
-    signatures = {signature.name: signature for signature in report.signatures}
-    runs = []
-    for number, recorded in enumerate(examples, start=1):
-        signature = signatures.get(recorded["signature"])
-        try:
-            if signature is None:
-                raise ValueError(f"the model has no signature {recorded['signature']}")
-            inputs = _decode_all(signature.inputs, recorded["inputs"])
-            expected = _decode_all(signature.outputs, recorded["outputs"])
-        except ValueError as error:
-            detail = f"{METADATA_FILE}, example {number}: {error}"
-            report.checks.append(Check("examples", False, detail))
-            continue
-        if translator is not None:
-            expected = translator.answers(signature.name, inputs)
-        feeds = {tensor.tensor: inputs[tensor.name] for tensor in signature.inputs}
-        job = c_api.Job(feeds, _fetches(signature))
-        runs.append(_Run(signature, job, expected))
-    return runs
+def _made_up(tensor: Tensor, size: int) -> np.ndarray:
+    shape = (None,) if tensor.shape is None else tensor.shape
+    sizes = [BATCH, *(size for _ in shape)]
+    full = tuple(sizes[i] if dim is None else dim for i, dim in enumerate(shape))
+    if tensor.dtype == "string":
+        return np.full(full, b"hello", dtype=object)
+    dtype = numpy_type(tensor.dtype)
+    return np.full(full, {"b": 0, "i": 1, "u": 1}.get(dtype.kind, 0.5)).astype(dtype)
 
 
 def _decode_all(tensors: Iterable[Tensor], recorded: dict) -> dict[str, np.ndarray]:
@@ -587,24 +618,27 @@ def _decode_all(tensors: Iterable[Tensor], recorded: dict) -> dict[str, np.ndarr
     }
 
 
-def _check_recorded(signature, runs, answers) -> tuple[bool, str]:
-    """Judges a signature by all of its recorded examples."""
-    if not runs:
+def _run_recorded(session, signature: Signature, examples: list) -> tuple[bool, str]:
+    """Runs a signature on its recorded inputs and compares the answers."""
+    if not examples:
         return False, f"signature {signature.name} has no recorded example"
     widest = 0.0
-    for number, (i, run) in enumerate(runs, start=1):
-        result = answers.results.get(i)
-        if result is None:
-            return False, _not_run(i, runs, answers)
-        if isinstance(result, c_api.TensorFlowError):
-            return False, f"example {number}: {_explain(result)}"
-        for output, got in zip(signature.outputs, result, strict=True):
-            expected = np.asarray(run.expected[output.name])
-            problem, difference = compare(expected, got)
+    for number, recorded in enumerate(examples, start=1):
+        try:
+            inputs = _decode_all(signature.inputs, recorded["inputs"])
+            expected = _decode_all(signature.outputs, recorded["outputs"])
+        except ValueError as error:
+            return False, f"{METADATA_FILE}, example {number}: {error}"
+        outputs = _run(session, signature, inputs)
+        if isinstance(outputs, str):
+            return False, f"example {number}: {_explain(outputs)}"
+        for name, got in outputs.items():
+            problem, difference = compare(expected[name], got)
             if problem:
-                return False, f"example {number}, output {output.name}{problem}"
+                return False, f"example {number}, output {name}{problem}"
             widest = max(widest, difference)
-    detail = f"{len(runs)} recorded example{'s' * (len(runs) > 1)} answered alike"
+    detail = f"{len(examples)} recorded example{'s' * (len(examples) > 1)}"
+    detail += " answered alike"
     if any("float" in output.dtype for output in signature.outputs):
         detail += f", floats within {widest:.1g}"
     return True, detail
@@ -651,28 +685,26 @@ def compare(expected: np.ndarray, got: np.ndarray) -> tuple[str, float]:
 # Saying it in one line.
 
 
-def _explain(error: c_api.TensorFlowError) -> str:
-    if "Could not find variable" in error.message:
+def _error_text(error: Exception) -> str:
+    """An error of TensorFlow's as "CODE: message"."""
+    import tensorflow as tf
+    from tensorflow.core.protobuf import error_codes_pb2
+
+    if not isinstance(error, tf.errors.OpError):
+        return f"{type(error).__name__}: {error}"
+    message = error.message.replace("Graph execution error:", "").strip()
+    return f"{error_codes_pb2.Code.Name(error.error_code)}: {message}"
+
+
+def _explain(error: str) -> str:
+    if "Could not find variable" in error:
         return (
-            f"{_line(error.code + ': ' + error.message.partition('.')[0])}. The "
-            "variable was saved twice and the function captured the copy that is never "
-            "restored, which is what tf.saved_model.save makes of a tf.Module around a "
-            "Keras 3 model; export with model.export() or keras.export.ExportArchive"
+            f"{_line(error.partition('.')[0])}. The variable was saved twice and the "
+            "function captured the copy that is never restored, which is what "
+            "tf.saved_model.save makes of a tf.Module around a Keras 3 model; export "
+            "with model.export() or keras.export.ExportArchive"
         )
-    return _line(str(error))
-
-
-def _not_run(index: int, runs: list, answers: c_api.Answers) -> str:
-    """Why a run has no result: the process died in it, or in one before it."""
-    if answers.running in [i for i, _ in runs]:
-        return f"the process {_death(answers)}"
-    return f"not proven: the process died before this ({answers.died})"
-
-
-def _death(answers: c_api.Answers) -> str:
-    """How the process died, and the last thing that it said."""
-    last = [line.strip() for line in answers.log.splitlines() if line.strip()][-1:]
-    return f"{answers.died}: {_line(last[0])}" if last else answers.died
+    return _line(error)
 
 
 def _line(text: str, limit: int = 300) -> str:
@@ -692,11 +724,8 @@ def _shape_text(shape) -> str:
     return f"[{', '.join('?' if dim is None else str(dim) for dim in shape)}]"
 
 
-def _values_text(pairs: Iterable[tuple[Tensor, np.ndarray]]) -> str:
-    return (
-        ", ".join(
-            f"{tensor.name} {tensor.dtype} {_shape_text(value.shape)}"
-            for tensor, value in pairs
-        )
-        or "nothing"
-    )
+def _values_text(tensors: Iterable[Tensor], values: dict[str, np.ndarray]) -> str:
+    described = [
+        f"{t.name} {t.dtype} {_shape_text(values[t.name].shape)}" for t in tensors
+    ]
+    return ", ".join(described) or "nothing"
