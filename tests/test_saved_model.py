@@ -162,8 +162,8 @@ def test_versions_count_up_and_none_is_touched(run_folder, tmp_path):
 def test_an_export_that_would_not_serve_is_not_published(
     run_folder, tmp_path, monkeypatch
 ):
-    def refuse(path, translator, allow_xla):
-        report = verify(path, translator, allow_xla=allow_xla)
+    def refuse(path, allow_xla):
+        report = verify(path, allow_xla=allow_xla)
         report.checks[0] = type(report.checks[0])("ops", False, "an op is missing")
         return report
 
