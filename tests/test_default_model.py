@@ -14,7 +14,6 @@ COMMANDS = [
     ["evaluate", "--data", "pairs.tsv"],
     ["plot", "attention", "O gato bebe leite.", "--out", "page.html"],
     ["plot", "neighbours", "gato", "--out", "gato.svg"],
-    ["plot", "bleu", "--data", "pairs.tsv", "--out", "bleu.svg"],
     pytest.param(["bulk", "-i", "in.txt", "--out", "out"], marks=pytest.mark.slow),
 ]
 
@@ -40,7 +39,9 @@ def test_a_command_uses_it_and_names_it(command, folder, args):
     out, err, code = command(*args)
     assert code == 0 and out, err
     named = [line for line in err.splitlines() if line.startswith("model: ")]
-    assert named == [f"model: {shipped_model()} (loading)"]
+    assert [line.removesuffix(" (loading)") for line in named] == [
+        f"model: {shipped_model()}"
+    ]
 
 
 def test_in_python(folder):
