@@ -127,10 +127,8 @@ def test_an_output_that_is_an_input_is_refused(here, echo, command, source, outp
 
 def test_a_picture_of_its_own_data_is_refused(here, command):
     os.symlink("t.tsv", "t.svg")
-    for picture in (["lengths"], ["bleu", "--run", "m"]):
-        args = ["--data", "t.tsv", "--out", "t.svg"]
-        _, err, code = command("plot", *picture, *args)
-        assert code == 1 and "--out t.svg: is an input, too" in err
+    _, err, code = command("plot", "lengths", "--data", "t.tsv", "--out", "t.svg")
+    assert code == 1 and "--out t.svg: is an input, too" in err
     assert Path("t.tsv").read_bytes().startswith(b"um\t")
 
 
