@@ -281,9 +281,9 @@ def train(
         ),
     ] = None,
 ):
-    """Train a translator, or go on with a run that was stopped.
+    """Train a translator, or resume a run that was stopped.
 
-    The same command on the same folder goes on where it stopped.
+    To resume, run the same command on the same folder again.
 
     Exit codes: 0 done, 1 wrong input, 75 stopped by SIGTERM and 130 by Ctrl-C, both
     with the state saved: run the same command again.
