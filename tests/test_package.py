@@ -187,7 +187,6 @@ def test_the_package_is_light():
         ("config", {"yaml"}),
         ("console", {"rich"}),
         ("plots", {"numpy"}),
-        ("runs", {"rich", "yaml"}),
         ("corpora", set()),
         ("recorded", {"numpy"}),
         ("verify", {"numpy"}),
