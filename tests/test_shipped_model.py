@@ -174,7 +174,7 @@ def test_its_metadata_says_how_it_was_made():
 
 
 @pytest.mark.slow
-def test_tensorflows_c_runtime_gives_the_same():
+def test_a_session_gives_the_same():
     done = subprocess.run(
         [sys.executable, "-m", "tfxformer.cli", "verify", REPOSITORY / "1"],
         capture_output=True,

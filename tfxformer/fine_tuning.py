@@ -16,8 +16,8 @@ def find(name):
 
     Args:
         name: the path of a run folder, of a version of an exported model, or of a
-            model's versions, of which the newest is taken; or ``pt_en``, the model
-            that comes with the package, unless there is a path of that name.
+            model's versions (the newest is taken); or ``pt_en``, the model that
+            comes with the package, unless there is a path of that name.
 
     Returns:
         The path of a run folder, or of a version of an exported model.
