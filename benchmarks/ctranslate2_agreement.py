@@ -28,14 +28,14 @@ import sentencepiece  # noqa: E402
 import tensorflow as tf  # noqa: E402
 
 from tfxformer import corpora  # noqa: E402
-from tfxformer.ctranslate2_model import (  # noqa: E402
+from tfxformer.decoding import decode  # noqa: E402
+from tfxformer.exporting.ctranslate2 import (  # noqa: E402
     TOLERANCE,
     export_ctranslate2,
     first_difference,
     log_probabilities,
     translate_pieces,
 )
-from tfxformer.decoding import decode  # noqa: E402
 from tfxformer.run import Run  # noqa: E402
 from tfxformer.special_ids import END_ID, PAD_ID  # noqa: E402
 from tfxformer.tokenizer import encode_source  # noqa: E402

@@ -50,9 +50,9 @@ import keras  # noqa: E402
 
 from tfxformer import corpora  # noqa: E402
 from tfxformer.config import load_config  # noqa: E402
-from tfxformer.ctranslate2_model import specification  # noqa: E402
+from tfxformer.exporting.ctranslate2 import specification  # noqa: E402
+from tfxformer.exporting.saved_model import export  # noqa: E402
 from tfxformer.run import Run, build_model  # noqa: E402
-from tfxformer.saved_model import export  # noqa: E402
 from tfxformer.tokenizer import encode_source  # noqa: E402
 
 HERE = Path(__file__).parent

@@ -44,11 +44,12 @@ start_tensorflow()
 import keras  # noqa: E402
 import tensorflow as tf  # noqa: E402
 
-from tfxformer import corpora, saved_model  # noqa: E402
+from tfxformer import corpora  # noqa: E402
 from tfxformer.decoding import search, step  # noqa: E402
 from tfxformer.evaluation import compare  # noqa: E402
+from tfxformer.exporting import saved_model  # noqa: E402
+from tfxformer.exporting.precision import NarrowWeights, round_weights  # noqa: E402
 from tfxformer.model import Transformer  # noqa: E402
-from tfxformer.precision import NarrowWeights, round_weights  # noqa: E402
 from tfxformer.run import Run  # noqa: E402
 from tfxformer.translator import Translator  # noqa: E402
 

@@ -60,7 +60,7 @@ def translator(run_folder):
 
 @pytest.fixture(scope="session")
 def exported(run_folder, once):
-    from tfxformer.saved_model import export
+    from tfxformer.exporting.saved_model import export
 
     with once("export") as folder:
         if not folder.exists():

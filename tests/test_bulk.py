@@ -22,7 +22,7 @@ from tfxformer.beam_jobs import Pipeline, _do
 from tfxformer.bulk import Summary, bulk
 from tfxformer.cli import main
 from tfxformer.errors import UserError
-from tfxformer.recorded import write_metadata
+from tfxformer.exporting.metadata import write_metadata
 
 pytest.importorskip("apache_beam")
 

@@ -10,8 +10,11 @@ import pytest
 import sentencepiece
 from numpy.testing import assert_allclose
 
-from tfxformer import Tokenizer, cli, ctranslate2_model
-from tfxformer.ctranslate2_model import (
+from tfxformer import Tokenizer, cli
+from tfxformer.decoding import decode
+from tfxformer.errors import UserError
+from tfxformer.exporting import ctranslate2 as ctranslate2_model
+from tfxformer.exporting.ctranslate2 import (
     POSITIONS,
     export_ctranslate2,
     first_difference,
@@ -19,8 +22,6 @@ from tfxformer.ctranslate2_model import (
     specification,
     translate_pieces,
 )
-from tfxformer.decoding import decode
-from tfxformer.errors import UserError
 from tfxformer.special_ids import END_ID, PAD_ID
 from tfxformer.translator import Translator
 

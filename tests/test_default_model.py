@@ -4,8 +4,9 @@ import functools
 
 import pytest
 
-from tfxformer import Translator, reopen
-from tfxformer.repository import shipped_model
+from tfxformer import Translator
+from tfxformer.exporting import reopen
+from tfxformer.exporting.repository import shipped_model
 
 PAIRS = "O gato bebe leite.\tThe cat drinks milk.\nBom dia!\tGood morning!\n"
 COMMANDS = [

@@ -7,9 +7,9 @@ from numpy.testing import assert_array_equal
 
 from tfxformer import fine_tuning
 from tfxformer.errors import UserError
-from tfxformer.recorded import read_architecture
-from tfxformer.reopen import read_export, read_vocabulary
-from tfxformer.repository import shipped_model
+from tfxformer.exporting.metadata import read_architecture
+from tfxformer.exporting.reopen import read_export, read_vocabulary
+from tfxformer.exporting.repository import shipped_model
 from tfxformer.run import Run
 from tfxformer.training import trainer
 

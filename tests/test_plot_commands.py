@@ -10,7 +10,8 @@ import pytest
 
 pytest.importorskip("matplotlib")
 
-from tfxformer import plot_commands, plots, reopen
+from tfxformer import plot_commands, plots
+from tfxformer.exporting import reopen
 
 
 @pytest.fixture

@@ -6,10 +6,10 @@ import tensorflow as tf
 
 from tfxformer import Translator, cli
 from tfxformer.errors import UserError
-from tfxformer.precision import NarrowWeights, round_weights
-from tfxformer.recorded import read_metadata
-from tfxformer.saved_model import export
-from tfxformer.verify import verify
+from tfxformer.exporting.metadata import read_metadata
+from tfxformer.exporting.precision import NarrowWeights, round_weights
+from tfxformer.exporting.saved_model import export
+from tfxformer.exporting.verify import verify
 
 TEXTS = [f"Tenho {n} gatos." for n in range(9)] + ["O gato bebe leite.", ""]
 

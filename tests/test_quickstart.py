@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
+from tfxformer.exporting.verify import verify
 from tfxformer.run import Run
-from tfxformer.verify import verify
 
 
 @pytest.mark.slow

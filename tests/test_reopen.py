@@ -11,9 +11,9 @@ from numpy.testing import assert_array_equal
 from tfxformer import DecodingOptions, Tokenizer, Transformer, Translator
 from tfxformer.corpora import load
 from tfxformer.errors import UserError
-from tfxformer.recorded import METADATA_FILE
-from tfxformer.reopen import load_translator, read_export
-from tfxformer.saved_model import write
+from tfxformer.exporting.metadata import METADATA_FILE
+from tfxformer.exporting.reopen import load_translator, read_export
+from tfxformer.exporting.saved_model import write
 
 SENTENCES = [pair.source for pair in load("phrasebook", "test", cleaned=False)[0][:16]]
 

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from tfxformer import repository
 from tfxformer.errors import UserError
+from tfxformer.exporting import repository
 
 
 def write(part):
@@ -62,7 +62,9 @@ def test_a_repository_that_cannot_be_written_is_named(tmp_path):
 def test_the_shipped_model_is_the_newest(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     installed = tmp_path / "lib" / "installed"
-    monkeypatch.setattr(repository, "__file__", str(installed / "repository.py"))
+    monkeypatch.setattr(
+        repository, "__file__", str(installed / "exporting" / "repository.py")
+    )
     with pytest.raises(UserError, match=r"no model came.*--model"):
         repository.shipped_model()
     # A checkout that it is imported from, what is installed, the working folder.

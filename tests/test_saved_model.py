@@ -7,14 +7,14 @@ import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
-from tfxformer import recorded, saved_model
 from tfxformer.decoding import DecodingOptions
 from tfxformer.decoding_options import NEVER
 from tfxformer.errors import UserError
-from tfxformer.recorded import read_metadata
-from tfxformer.saved_model import export
+from tfxformer.exporting import metadata, saved_model
+from tfxformer.exporting.metadata import read_metadata
+from tfxformer.exporting.saved_model import export
+from tfxformer.exporting.verify import verify
 from tfxformer.translator import Translator
-from tfxformer.verify import verify
 
 # DESIGN's contract: what goes in and what comes out, by name, type and shape.
 TRANSLATE = (
@@ -83,9 +83,9 @@ def test_a_session_translates_new_sentences(exported, translator, tmp_path):
     inputs = {"text": texts}
     expected = translator.answers("translate", inputs)
     copy = shutil.copytree(exported, tmp_path / "1")
-    examples = recorded.read_metadata(copy)["examples"]
-    examples.append(recorded.example("serving_default", inputs, expected))
-    recorded.write_metadata(copy, examples)
+    examples = metadata.read_metadata(copy)["examples"]
+    examples.append(metadata.example("serving_default", inputs, expected))
+    metadata.write_metadata(copy, examples)
     assert verify(copy).ok
 
 

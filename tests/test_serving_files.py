@@ -719,7 +719,7 @@ def readme():
 
 def test_everything_is_about_one_model():
     name = models_config().name
-    tree = ast.parse((HOME / "tfxformer/saved_model.py").read_text("utf-8"))
+    tree = ast.parse((HOME / "tfxformer/exporting/saved_model.py").read_text("utf-8"))
     (export,) = (
         node
         for node in tree.body

@@ -5,7 +5,12 @@ import tensorflow as tf
 from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
 
 from tfxformer.errors import UserError
-from tfxformer.warm_up import WARM_UP_FILE, read_warm_up, requests, write_warm_up
+from tfxformer.exporting.warm_up import (
+    WARM_UP_FILE,
+    read_warm_up,
+    requests,
+    write_warm_up,
+)
 
 
 def test_an_export_has_requests_that_run(exported, served):

@@ -98,7 +98,7 @@ def attention_maps(translator, text):
     if translator.transformer is None:
         raise UserError(
             "an export's signatures give cross-attention alone (explain): open it with "
-            "tfxformer.reopen.load_translator, or give a run folder"
+            "tfxformer.exporting.reopen.load_translator, or give a run folder"
         )
     answer = translator.explain(text)
     ids = translator.tokenizer.processor.piece_to_id

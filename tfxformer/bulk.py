@@ -32,11 +32,11 @@ from tfxformer import __version__, storage
 from tfxformer.beam_jobs import Pace, Pipeline, check_installed, less_talk
 from tfxformer.corpora.files import check_encoding, open_bytes
 from tfxformer.errors import UserError
-from tfxformer.recorded import read_metadata
+from tfxformer.exporting.metadata import read_metadata
+from tfxformer.exporting.repository import find_model
+from tfxformer.exporting.verify import find_saved_model
 from tfxformer.records import FORMATS, Fields, Piece, format_of, read, shown, survey
-from tfxformer.repository import find_model
 from tfxformer.storage import WORK
-from tfxformer.verify import find_saved_model
 
 log = logging.getLogger("tfxformer")
 

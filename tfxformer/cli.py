@@ -26,10 +26,10 @@ from tfxformer.commands import Commands, Group, Quiet
 from tfxformer.console import say, start_logging
 from tfxformer.corpora.files import pick, read_argument, read_texts
 from tfxformer.errors import PREEMPTED, Stopped, UserError
+from tfxformer.exporting.repository import chosen_model
 from tfxformer.outputs import check_output, write_file
 from tfxformer.plot_commands import Columns, Encoding
 from tfxformer.quiet import start_tensorflow
-from tfxformer.repository import chosen_model
 
 log = logging.getLogger("tfxformer")
 
@@ -761,11 +761,11 @@ def export(
         )
     start_tensorflow()
     if format == "ctranslate2":
-        from tfxformer.ctranslate2_model import export_ctranslate2
+        from tfxformer.exporting.ctranslate2 import export_ctranslate2
 
         print(export_ctranslate2(run, to, name, checkpoint))
         return
-    from tfxformer.saved_model import export
+    from tfxformer.exporting.saved_model import export
 
     path, report = export(run, to, name, checkpoint, options, xla, precision)
     say(report.describe())
@@ -982,16 +982,16 @@ def verify(
     ] = False,
 ):
     """Check that TensorFlow Serving will run a SavedModel, any one."""
-    from tfxformer.verify import verify
+    from tfxformer.exporting.verify import verify
 
     translator = None
     if run is not None:
         start_tensorflow()
         from tfxformer.decoding_options import DecodingOptions
-        from tfxformer.precision import round_weights
-        from tfxformer.recorded import read_metadata
+        from tfxformer.exporting.metadata import read_metadata
+        from tfxformer.exporting.precision import round_weights
+        from tfxformer.exporting.verify import find_saved_model
         from tfxformer.translator import Translator
-        from tfxformer.verify import find_saved_model
 
         # The run must decode as the export does, with weights as narrow as its.
         model = (read_metadata(find_saved_model(path)[0]) or {"model": {}})["model"]

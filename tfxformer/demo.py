@@ -18,9 +18,9 @@ from tfxformer.demo_answers import (
     attention_of,
 )
 from tfxformer.errors import UserError
+from tfxformer.exporting.reopen import load_translator
+from tfxformer.exporting.repository import SHIPPED, chosen_model
 from tfxformer.listening import bind, in_address, told_to_end
-from tfxformer.reopen import load_translator
-from tfxformer.repository import SHIPPED, chosen_model
 from tfxformer.run import Run
 
 PORTUGUESE = [

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from tfxformer.config import ModelConfig
 from tfxformer.errors import UserError
-from tfxformer.recorded import read_architecture
-from tfxformer.repository import SHIPPED, find_model
+from tfxformer.exporting.metadata import read_architecture
+from tfxformer.exporting.repository import SHIPPED, find_model
 from tfxformer.run import Run, load_weights
 from tfxformer.vocabulary import Vocabulary
 
@@ -124,7 +124,7 @@ def vocabulary(name):
     path = find(name)
     if not _is_export(path):
         return Run(path).vocabulary()
-    from tfxformer.reopen import read_vocabulary
+    from tfxformer.exporting.reopen import read_vocabulary
 
     return Vocabulary(read_vocabulary(path))
 
@@ -156,7 +156,7 @@ def set_weights(model, name):
     if not _is_export(path):
         load_weights(model, Run(path).weights_file("best"))
         return path
-    from tfxformer.reopen import read_export
+    from tfxformer.exporting.reopen import read_export
 
     _, theirs = read_export(path)
     for weight, value in zip(model.weights, theirs.weights, strict=True):

@@ -10,9 +10,9 @@ from tfxformer.commands import Commands, Group, Quiet
 from tfxformer.console import start_logging
 from tfxformer.corpora.files import check_encoding, parse_columns
 from tfxformer.errors import UserError
+from tfxformer.exporting.repository import chosen_model
 from tfxformer.outputs import check_output
 from tfxformer.quiet import start_tensorflow
-from tfxformer.repository import chosen_model
 
 app = Commands(
     cls=Group,
@@ -439,7 +439,7 @@ def _names(paths):
 def _translator(path, checkpoint):
     path = _chosen(path)
     start_tensorflow()
-    from tfxformer.reopen import load_translator
+    from tfxformer.exporting.reopen import load_translator
 
     return load_translator(path, checkpoint)
 
@@ -448,7 +448,7 @@ def _vocabulary(path):
     """The vocabulary of a run folder, or of an export."""
     path = _chosen(path)
     start_tensorflow()
-    from tfxformer.reopen import read_vocabulary
+    from tfxformer.exporting.reopen import read_vocabulary
     from tfxformer.run import Run
     from tfxformer.vocabulary import Vocabulary
 

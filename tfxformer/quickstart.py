@@ -8,7 +8,7 @@ from tfxformer import corpora
 from tfxformer.config import load_config
 from tfxformer.console import say
 from tfxformer.evaluation import evaluate
-from tfxformer.saved_model import export
+from tfxformer.exporting.saved_model import export
 from tfxformer.training.trainer import train
 from tfxformer.translator import Translator
 

@@ -327,7 +327,7 @@ def _limits(lengths, options, max_length):
 
 def _exported_options(run):
     """How an exported model decodes."""
-    from tfxformer.recorded import read_metadata
+    from tfxformer.exporting.metadata import read_metadata
 
     decoding = read_metadata(run)["model"].get("decoding")
     if decoding is None:

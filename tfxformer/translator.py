@@ -11,12 +11,12 @@ import tensorflow_text  # noqa: F401
 from tfxformer import sentences
 from tfxformer.decoding import DecodingOptions, decode_steps
 from tfxformer.errors import UserError
+from tfxformer.exporting.metadata import read_metadata
+from tfxformer.exporting.repository import check_checkpoint, find_model
+from tfxformer.exporting.signatures import completion, signatures
 from tfxformer.quiet import nothing_collected
-from tfxformer.recorded import read_metadata
-from tfxformer.repository import check_checkpoint, find_model
 from tfxformer.run import Run
 from tfxformer.signature_translator import SignatureTranslator, as_text, as_texts
-from tfxformer.signatures import completion, signatures
 from tfxformer.tokenizer import encode_source
 
 
@@ -177,7 +177,7 @@ class Translator(SignatureTranslator):
         if self.transformer is None:
             raise UserError(
                 "an exported model gives whole translations: to watch one, open it "
-                "with tfxformer.reopen.load_translator, or give a run folder"
+                "with tfxformer.exporting.reopen.load_translator, or give a run folder"
             )
         pieces = self.parts(text)
         done = pieces[0]

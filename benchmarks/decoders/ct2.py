@@ -1,4 +1,4 @@
-"""CTranslate2, on a model that `tfxformer.ctranslate2_model` made."""
+"""CTranslate2, on a model that `tfxformer.exporting.ctranslate2` made."""
 
 import worker
 

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from tfxformer.errors import UserError
-from tfxformer.repository import shipped_model
+from tfxformer.exporting.repository import shipped_model
 from tfxformer.server.configs import (
     ModelConfig,
     configs_of,

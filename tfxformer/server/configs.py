@@ -11,7 +11,7 @@ from google.protobuf import text_format
 from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
 
 from tfxformer.errors import UserError
-from tfxformer.repository import shipped_model
+from tfxformer.exporting.repository import shipped_model
 
 
 @dataclass(frozen=True)

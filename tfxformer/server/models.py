@@ -30,10 +30,10 @@ from tensorflow_serving.apis.get_model_status_pb2 import (
 from tensorflow_serving.apis.model_pb2 import ModelSpec
 
 from tfxformer.errors import UserError
-from tfxformer.recorded import decode, read_metadata
+from tfxformer.exporting.metadata import decode, read_metadata
+from tfxformer.exporting.warm_up import read_warm_up
 from tfxformer.server.errors import CODES, ServingError, from_tensorflow, invalid
 from tfxformer.server.tensors import Signature
-from tfxformer.warm_up import read_warm_up
 
 log = logging.getLogger("tfxformer")
 

@@ -30,7 +30,7 @@ def shipped_model():
         >>> shipped_model().parent.name
         'pt_en'
     """
-    package = Path(__file__).parent
+    package = Path(__file__).parents[1]
     for place in (Path(), package, package.parent):
         folder = place / "export" / SHIPPED
         version = newest_version(folder)

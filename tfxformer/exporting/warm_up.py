@@ -12,7 +12,7 @@ from tensorflow_serving.apis.predict_pb2 import PredictRequest
 from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
 
 from tfxformer.errors import UserError
-from tfxformer.signatures import XLA_COLUMNS, XLA_ROWS
+from tfxformer.exporting.signatures import XLA_COLUMNS, XLA_ROWS
 
 WARM_UP_FILE = Path("assets.extra", "tf_serving_warmup_requests")
 # Of an ordinary model's: one sentence, and a batch of long ones.

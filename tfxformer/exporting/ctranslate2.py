@@ -8,10 +8,10 @@ from keras import ops
 
 from tfxformer.decoding import decode
 from tfxformer.errors import UserError
+from tfxformer.exporting.reopen import load_translator
+from tfxformer.exporting.repository import model_folder, next_version
+from tfxformer.exporting.saved_model import PROBES
 from tfxformer.layers import positional_encoding
-from tfxformer.reopen import load_translator
-from tfxformer.repository import model_folder, next_version
-from tfxformer.saved_model import PROBES
 from tfxformer.special_ids import END_ID, PAD_ID, START_ID, UNK_ID
 from tfxformer.tokenizer import encode_source
 

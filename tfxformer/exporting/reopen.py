@@ -10,9 +10,9 @@ from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 from tensorflow.core.protobuf.trackable_object_graph_pb2 import TrackableObjectGraph
 
 from tfxformer.errors import UserError
+from tfxformer.exporting.metadata import read_architecture
+from tfxformer.exporting.repository import check_checkpoint, find_model
 from tfxformer.model import Transformer
-from tfxformer.recorded import read_architecture
-from tfxformer.repository import check_checkpoint, find_model
 from tfxformer.run import Run
 from tfxformer.tokenizer import Tokenizer
 from tfxformer.translator import Translator
@@ -104,7 +104,7 @@ def read_vocabulary(path):
 
     Example:
         >>> from tfxformer import Vocabulary
-        >>> from tfxformer.repository import shipped_model
+        >>> from tfxformer.exporting.repository import shipped_model
         >>> Vocabulary(read_vocabulary(shipped_model())).vocab_size
         8000
     """

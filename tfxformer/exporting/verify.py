@@ -24,7 +24,13 @@ from typing import Any
 import numpy as np
 
 from tfxformer.errors import UserError
-from tfxformer.recorded import METADATA_FILE, decode, encode, numpy_type, read_metadata
+from tfxformer.exporting.metadata import (
+    METADATA_FILE,
+    decode,
+    encode,
+    numpy_type,
+    read_metadata,
+)
 
 TOLERANCE = 1e-4  # absolute, for floats: another process may sum in another order
 
@@ -284,7 +290,8 @@ def _inspect_apart(report: Report, examples, allow_xla: bool, timeout: float) ->
     """Fills the report with what `_inspect` finds in a fresh process."""
     # The proof needs no accelerator, and a trainer beside us may hold its memory.
     environment = os.environ | {"CUDA_VISIBLE_DEVICES": "-1"}
-    code = "import sys; from tfxformer.verify import _child; _child(*sys.argv[1:])"
+    code = "import sys; from tfxformer.exporting import verify as v; "
+    code += "v._child(*sys.argv[1:])"
     with tempfile.TemporaryDirectory(prefix="tfxformer-verify-") as scratch:
         request, found, log = (Path(scratch, name) for name in ("in", "out", "log"))
         folder = report.path.resolve()

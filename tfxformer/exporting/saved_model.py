@@ -9,14 +9,14 @@ import tensorflow as tf
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 from tfxformer.errors import UserError
-from tfxformer.precision import NarrowWeights, check_precision
+from tfxformer.exporting.metadata import example, write_metadata
+from tfxformer.exporting.precision import NarrowWeights, check_precision
+from tfxformer.exporting.reopen import load_translator
+from tfxformer.exporting.repository import next_version
+from tfxformer.exporting.signatures import n_best_options
+from tfxformer.exporting.verify import verify
+from tfxformer.exporting.warm_up import requests, write_warm_up
 from tfxformer.quiet import quiet_stderr
-from tfxformer.recorded import example, write_metadata
-from tfxformer.reopen import load_translator
-from tfxformer.repository import next_version
-from tfxformer.signatures import n_best_options
-from tfxformer.verify import verify
-from tfxformer.warm_up import requests, write_warm_up
 
 # What the export is asked at once, its answers kept beside it: sentences, and the
 # inputs that break lesser models. Any language will do: the answers are compared,
@@ -46,8 +46,8 @@ def export(
     """Writes the next version of a model into a model repository, and proves it.
 
     The model is written to a temporary folder and renamed into place once
-    `tfxformer.verify.verify` has seen it run, so that a server that watches the
-    repository never sees half a version, nor one that cannot be served.
+    `verify` has seen it run, so that a server that watches the repository never sees
+    half a version, nor one that cannot be served.
 
     Args:
         run: the path of a run folder, or of an export to write again.

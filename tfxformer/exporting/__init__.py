@@ -1,0 +1,1 @@
+"""The exported model: a SavedModel that takes strings and gives strings."""
