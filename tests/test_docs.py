@@ -26,7 +26,7 @@ NEEDS_SPHINX = pytest.mark.skipif(
     reason="the site is built with the extra docs: pip install '.[docs]'",
 )
 # Other modules that pass names on, each with its __all__.
-PASSING_ON = ["", "layers", "decoding", "training", "corpora", "server", "plots"]
+PASSING_ON = ["", "layers", "decoding", "training", "corpora", "plots"]
 
 
 def made():

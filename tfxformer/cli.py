@@ -340,13 +340,6 @@ def translate(
         typer.Argument(help="Texts; without any, lines of --input or standard input."),
     ] = None,
     run: Model = None,
-    server: Annotated[
-        str | None,
-        typer.Option(
-            help="Instead of a model: a server's address, http://HOST:8501 or "
-            "grpc://HOST:8500, with /v1/models/NAME for another model than pt_en."
-        ),
-    ] = None,
     input: Annotated[
         Path | None, typer.Option("--input", "-i", help="A file, a text a line.")
     ] = None,
@@ -367,10 +360,6 @@ def translate(
     A text may hold many sentences: each is translated by itself. With --n-best, each
     text is one sentence, and gives lines of its number, a score and a translation.
     """
-    if run is not None and server is not None:
-        raise UserError(
-            "give --model, a run folder or an export, or --server, an address: not both"
-        )
     if text and input:
         raise UserError("give texts or --input, not both")
     options = _decoding(decoding)
@@ -378,28 +367,17 @@ def translate(
         raise UserError("--prefix does not go with --n-best, --scores or --xla")
     if options.n_best > 1 and scores:
         raise UserError("--n-best gives scores already: leave out --scores")
-    asked = any(decoding.values()) or xla or prefix or checkpoint != "best"
-    if server and asked:
-        raise UserError(
-            "--server: how its model decodes was chosen at the export; leave out "
-            "--prefix, --xla, --checkpoint and options of decoding"
-        )
     texts = [
         read_argument(one, f"text {number}", encoding)
         for number, one in enumerate(text or [], 1)
     ]
     prefix = read_argument(prefix, "--prefix", encoding)
     chunks = [texts] if texts else _chunks(input, encoding)
-    if server:
-        from tfxformer.server import Client
+    run = chosen_model(run)
+    start_tensorflow()
+    from tfxformer.translator import Translator
 
-        translator = Client(server)
-    else:
-        run = chosen_model(run)
-        start_tensorflow()
-        from tfxformer.translator import Translator
-
-        translator = Translator.load(run, checkpoint, options, xla)
+    translator = Translator.load(run, checkpoint, options, xla)
     for name in filter(os.path.isfile, text or []):
         log.info(
             "%r is translated as a text; to translate what is in that file: -i %s",

@@ -23,8 +23,7 @@ class SignatureTranslator:
     """Translates text with the signatures of an exported model's contract.
 
     What has them gives ``max_length``, the most positions that the model reads, and
-    `answers`. `tfxformer.Translator` has the model itself, `tfxformer.server.Client` a
-    server.
+    `answers`. `tfxformer.Translator` has the model itself.
 
     Example:
         A model that writes each text backwards, a character a token:

@@ -1,6 +1,5 @@
 """`tfxformer serve` as a command: what it serves by default, and how it ends."""
 
-import asyncio
 import os
 import shutil
 import signal
@@ -14,7 +13,7 @@ import pytest
 from local_server import LocalServer
 
 from tfxformer.errors import UserError
-from tfxformer.server import Client, ServerError, local
+from tfxformer.server import local
 
 
 def command(*arguments, cwd=None, **environment):
@@ -105,54 +104,6 @@ def test_it_listens_on_loopback_alone(server):
             socket.create_connection(("127.0.0.2", port), 5).close()
 
 
-# --- The client ---
-
-
-@pytest.fixture(params=["REST", "gRPC"])
-def address(request, server):
-    return server.url if request.param == "REST" else f"grpc://{server.grpc}"
-
-
-TEXTS = ["O gato preto bebeu o leite. Bom dia!", "", "A menina tem um gato."]
-
-
-def test_the_client_translates_as_the_model_does(address, translator):
-    with Client(address) as client:
-        assert client.translate(TEXTS)[0] == translator.translate(TEXTS)[0]
-        assert client(TEXTS[0]) == translator(TEXTS[0])
-        both = [client.n_best(TEXTS[2:]), translator.n_best(TEXTS[2:])]
-        assert [text for text, _ in both[0][0]] == [text for text, _ in both[1][0]]
-        assert client.max_length == translator.max_length
-
-
-def test_the_client_is_told_what_is_wrong(address):
-    with (
-        Client(address, model="nope") as client,
-        pytest.raises(ServerError, match="Servable not found") as caught,
-    ):
-        client("Bom dia!")
-    assert caught.value.code in (404, "NOT_FOUND")
-
-
-def test_the_client_tells_versions_and_signatures(address):
-    with Client(address, model="half") as client:
-        assert client.status() == {1: ("AVAILABLE", ""), 2: ("AVAILABLE", "")}
-        signature = client.metadata()["serving_default"]
-        assert signature["inputs"] == {"x": ("DT_FLOAT", [-1])}
-    with Client(f"{address}/v1/models/pt_en/labels/stable") as client:
-        assert client("") == ""
-
-
-def test_many_clients_at_once(address, translator):
-    expected, _ = translator.translate(TEXTS)
-
-    async def main(client):
-        return await asyncio.gather(*[client.translate_async(TEXTS) for _ in range(20)])
-
-    with Client(address) as client:
-        assert [found for found, _ in asyncio.run(main(client))] == [expected] * 20
-
-
 # --- The end ---
 
 
@@ -210,6 +161,8 @@ def test_it_may_be_stopped_while_it_loads(exported):
 def test_no_configuration_at_all(exported, tmp_path, translator):
     """In a folder with an export it is one command, on TensorFlow Serving's ports."""
     shutil.copytree(exported.parent.parent, tmp_path / "export")
-    with LocalServer(cwd=tmp_path) as server, Client(server.url) as client:
-        assert client("Bom dia!") == translator("Bom dia!")
+    with LocalServer(cwd=tmp_path) as server:
+        path, body = "/v1/models/pt_en:predict", {"instances": ["Bom dia!"]}
+        _, found = server.ask(path, body)
+        assert found["predictions"][0]["translation"] == translator("Bom dia!")
     assert (local.Settings().rest_port, local.Settings().grpc_port) == (8501, 8500)
