@@ -34,7 +34,8 @@ from decoding_speed import (
 )
 from sacrebleu.metrics import BLEU, CHRF
 
-from tfxformer.corpora.augmentation import without_accents
+sys.path.insert(0, str(HERE.parent / "recipes"))
+from augment import without_accents
 
 SETS = {
     "ted/test": "ted/test.tsv",

@@ -333,8 +333,6 @@ WHOLE, NUMBER, TRUTH, STRING = (
         ("data.max_characters", "0", "at least 1"),
         ("data.max_length_ratio", "0.9", "at least 1"),
         ("data.max_length_ratio", "-.inf", "at least 1"),
-        ("data.joined", "-0.1", "from 0 to 1"),
-        ("data.careless", "1.1", "from 0 to 1"),
         ("training.steps", "0", "at least 1"),
         ("training.tokens_per_batch", "0", "at least 1"),
         ("training.tokens_per_batch", "127", "at least model.max_length, 128"),

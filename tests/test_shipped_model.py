@@ -10,9 +10,9 @@ import tarfile
 from pathlib import Path
 
 import pytest
+from augment import without_accents
 
 from tfxformer import corpora
-from tfxformer.corpora.augmentation import without_accents
 from tfxformer.evaluation import compare
 
 ROOT = Path(__file__).parents[1]

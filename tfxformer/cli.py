@@ -4,7 +4,6 @@ Standard output carries the answer alone; progress and logs go to standard error
 Heavy imports wait until a command needs them, so that help and errors come at once.
 """
 
-import dataclasses
 import errno
 import functools
 import importlib.util
@@ -89,9 +88,6 @@ DECODING = {
     "max_length": (int, "The most tokens of a translation."),
     "forbid": (list[str], "A piece never to write. Repeat it to give several."),
 }
-PairsFile = Annotated[
-    Path, typer.Option(help="The pairs' file to write; gzipped if it ends in .gz.")
-]
 Xla = Annotated[
     bool,
     typer.Option("--xla", help="Compile decoding with XLA: faster, after seconds."),
@@ -507,160 +503,6 @@ def evaluate(
         translations += result.translations
     if output:
         write_file(output, "".join(f"{line}\n" for line in translations).encode())
-
-
-@app.command(rich_help_panel="Train")
-def overlap(
-    data: Source,
-    test: Annotated[
-        list[str],
-        typer.Option(
-            help="Pairs that must not be trained on, named like --data. Repeat it for "
-            "several."
-        ),
-    ],
-    data_dir: DataDir = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help="Write the pairs that overlap with none here; gzipped if it ends in "
-            ".gz."
-        ),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-):
-    """Count test sentences that training pairs hold: whole, or 8 words in a row.
-
-    Case, accents and punctuation do not matter. Either side counts.
-    """
-    from tfxformer import corpora
-    from tfxformer.overlap import OverlapCheck, write_pairs
-
-    for source in [*data, *test]:
-        corpora.check_source(source)
-    tests = {
-        source: corpora.load(source, "test", data_dir=data_dir, cleaned=False)[0]
-        for source in test
-    }
-    check = OverlapCheck(tests)
-    kept = []
-    for source in data:
-        pairs, counts = corpora.load(source, data_dir=data_dir, cleaned=False)
-        log.info("%s: %s", source, counts.describe())
-        kept += [pair for pair in pairs if not check.found_in(pair)]
-    found = check.overlaps()
-    if as_json:
-        print(json.dumps([dataclasses.asdict(one) for one in found]))
-    else:
-        for one in found:
-            print(one.describe())
-    if out:
-        write_pairs(out, kept)
-
-
-@app.command(rich_help_panel="Train")
-@with_decoding_options
-def backtranslate(
-    run: Annotated[
-        Path,
-        typer.Option(
-            "--run",
-            "--model",
-            help="A model of the other direction: a run folder that was trained with "
-            "--reverse, or an exported SavedModel.",
-        ),
-    ],
-    input: Annotated[
-        Path,
-        typer.Option(
-            "--input",
-            "-i",
-            help="Text in the target language, a sentence a line (.gz too).",
-        ),
-    ],
-    out: PairsFile,
-    tag: Annotated[
-        str, typer.Option(help="What stands before each source; '' for nothing.")
-    ] = "<BT>",
-    checkpoint: Checkpoint = "best",
-    tokens_per_batch: TokensPerBatch = 2048,
-    xla: Xla = False,
-    decoding: dict = ...,
-):
-    """Make training pairs of text in the target language, by translating it back.
-
-    Writes lines of source, tab and target: the target is your text, the source a
-    translation, with a tag before it by which the model and grep know it. Train on
-    them beside your pairs: train --data PAIRS --data OUT, with --valid, so that you
-    validate on people's pairs alone. What you ask the trained model has no tag.
-
-    What teaches nothing is left out and counted. The same command goes on where a
-    killed one stopped.
-    """
-    from tfxformer.synthetic import backtranslate
-
-    options = _one_each(decoding)
-    print(
-        backtranslate(run, input, out, tag, checkpoint, options, xla, tokens_per_batch)
-    )
-
-
-@app.command(rich_help_panel="Train")
-@with_decoding_options
-def distill(
-    run: Annotated[
-        Path,
-        typer.Option(
-            "--run",
-            "--model",
-            help="The teacher: a run folder, or an exported SavedModel.",
-        ),
-    ],
-    input: Annotated[
-        Path,
-        typer.Option(
-            "--input",
-            "-i",
-            help="Text in the source language, a sentence a line, or a TSV of pairs, "
-            "whose sources are read (.gz too).",
-        ),
-    ],
-    out: PairsFile,
-    tag: Annotated[
-        str, typer.Option(help="What stands before each source; by default nothing.")
-    ] = "",
-    checkpoint: Checkpoint = "best",
-    tokens_per_batch: TokensPerBatch = 2048,
-    xla: Xla = False,
-    decoding: dict = ...,
-):
-    """Make training pairs for a small model, of a big one's translations.
-
-    Writes lines of source, tab and the teacher's translation; a run folder searches
-    for it with a beam of 5 unless --beam or --sample says otherwise.
-
-    There is no tag by default: the student is to answer texts that have none as its
-    teacher does. OUT.json tells the file from people's pairs. With --tag <KD>, in
-    training beside people's pairs, texts without the tag are answered as people do.
-
-    What teaches nothing is left out and counted. The same command goes on where a
-    killed one stopped.
-    """
-    from tfxformer.synthetic import distill
-
-    exported = (run / "saved_model.pb").exists()  # how it decodes was chosen before
-    if not exported and decoding["beam"] is None and not decoding["sample"]:
-        decoding["beam"] = 5  # as Kim and Rush
-    options = _one_each(decoding)
-    print(distill(run, input, out, tag, checkpoint, options, xla, tokens_per_batch))
-
-
-def _one_each(decoding):
-    """`DecodingOptions` of what was given, for one translation of each text."""
-    options = _decoding(decoding)
-    if options.n_best > 1:
-        raise UserError("--n-best: one translation is written of each line, the best")
-    return options
 
 
 @app.command(rich_help_panel="Train")

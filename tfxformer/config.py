@@ -120,10 +120,6 @@ class DataConfig:
         encoding: of files: one of Python's codecs, such as latin-1.
         max_characters: the longest side of a pair that is kept.
         max_length_ratio: the largest ratio of the two sides' lengths.
-        joined: the share of the pairs to train on that come a second time, joined to
-            the one or two that follow: several sentences in one.
-        careless: the share that come again with a source written in haste: no capitals,
-            accents or final punctuation, or spaces around all punctuation.
 
     Example:
         >>> [*DataConfig(sources=["phrasebook"], weights=[1, 3]).check()]
@@ -141,8 +137,6 @@ class DataConfig:
     encoding: str = "utf-8"
     max_characters: int = 1000
     max_length_ratio: float = 3.0
-    joined: float = 0.0
-    careless: float = 0.0
 
     def check(self):
         """Looks for what cannot be.
@@ -173,9 +167,6 @@ class DataConfig:
             yield "max_characters", "must be at least 1"
         if self.max_length_ratio < 1:
             yield "max_length_ratio", "must be at least 1"
-        for name in ("joined", "careless"):
-            if not 0 <= getattr(self, name) <= 1:
-                yield name, "must be from 0 to 1"
 
 
 @dataclass

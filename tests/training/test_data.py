@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from training_runs import numbers, settings, write_pairs
 
-from tfxformer.corpora import Pair
 from tfxformer.errors import UserError
 from tfxformer.run import Run
 from tfxformer.training.data import check_sources, load_data, open_data
@@ -90,19 +89,6 @@ def test_another_process_opens_what_one_has_left(corpus, run):
     found = open_data(of(corpus), run, [[*pair] for pair in data.valid])
     assert found.keys() == data.keys() and texts(found) == texts(data)
     assert found.valid == data.valid and found.valid_rows == data.valid_rows
-
-
-def test_copies_are_trained_on_and_held_out_pairs_have_none(tmp_path, run):
-    pairs = [(f"{source}.", f"{target}.") for source, target in PAIRS]
-    corpus = write_pairs(tmp_path / "closed.tsv", pairs)
-    plain = texts(load_data(of(corpus), run))
-    data = load_data(of(corpus, "data.joined=1", "data.careless=0.5"), run)
-    found = texts(data)
-    assert plain < found and {*data.valid} < {Pair(*pair) for pair in pairs}
-    held_out = {pair.target for pair in data.valid}
-    assert not [target for _, target in found if target in held_out]
-    assert any(target.count(".") > 1 for _, target in found)
-    assert any("." not in source and "." in target for source, target in found)
 
 
 def test_what_is_too_long_is_counted_and_nothing_left_is_an_error(corpus, run, caplog):

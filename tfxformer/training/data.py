@@ -7,7 +7,6 @@ import time
 from typing import NamedTuple
 
 from tfxformer import corpora, fine_tuning
-from tfxformer.corpora.augmentation import augmented
 from tfxformer.corpora.pair import Pair
 from tfxformer.corpora.splitting import hold_out
 from tfxformer.errors import UserError
@@ -70,7 +69,6 @@ def load_data(config, run):
     for number, (name, pairs) in enumerate(
         zip(config.data.sources, sources, strict=True)
     ):
-        pairs = augmented(pairs, config.data.joined, config.data.careless)
         key = corpus_key(pairs, vocabulary, longest)
         folder = run.tokens_folder / str(number)
         corpus = cached_corpus(folder, pairs, vocabulary, longest, key)

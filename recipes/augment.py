@@ -1,0 +1,110 @@
+"""Adds copies of pairs: what a model should read too, and clean corpora lack.
+
+    python recipes/augment.py pairs.tsv.gz more.tsv.gz --joined 0.3 --careless 0.35
+
+`--joined` is the share of the pairs that come a second time, joined to the one or two
+that follow: several sentences in one. `--careless` is the share of all these that come
+again with a source written in haste: without capitals, accents or its final
+punctuation, or with spaces around all punctuation. The same pairs give the same copies.
+"""
+
+import argparse
+import hashlib
+import random
+import re
+import unicodedata
+
+import pairs as files
+
+# What may be left out at the end of a sentence.
+_END = re.compile(r"[\s.!?…]+$")
+# The Penn Treebank writes these quotes as `` and '', and so do corpora like it.
+_QUOTED = re.compile(r"[\"“]([^\"“”]*)[\"”]")
+# What another sentence may follow.
+_CLOSED = re.compile(r"[.!?…][\"”»)]*$")
+# What a tokenizer puts spaces around; not the comma in 1,5.
+_MARKS = re.compile(r"([.…]{2,}|``|''|[!?;:()«»“”\"]|[.,](?!\w))")
+
+
+def augmented(pairs, joined, careless):
+    """Returns the pairs in their order, each followed by its copies.
+
+    A pair's own source decides whether and how the pair is copied.
+
+    Example:
+        >>> pairs = [("Olá.", "Hello."), ("É noite.", "It is night.")]
+        >>> [source for source, _ in augmented(pairs, joined=1.0, careless=0.0)]
+        ['Olá.', 'Olá. É noite.', 'É noite.']
+    """
+    with_joined = []
+    for number, pair in enumerate(pairs):
+        with_joined.append(pair)
+        chance = _chance_of(pair, "joined")
+        if chance.random() < joined:
+            others = pairs[number + 1 : number + chance.choice((2, 2, 3))]
+            if others and _CLOSED.search(pair[0]):
+                both = zip(pair, *others, strict=True)
+                with_joined.append(tuple(" ".join(side) for side in both))
+    found = []
+    for pair in with_joined:
+        found.append(pair)
+        chance = _chance_of(pair, "careless")
+        if chance.random() < careless:
+            source = write_carelessly(pair[0], chance)
+            if source != pair[0]:
+                found.append((source, pair[1]))
+    return found
+
+
+def _chance_of(pair, purpose):
+    return random.Random(hashlib.sha256(f"{purpose}\t{pair[0]}".encode()).digest())
+
+
+def write_carelessly(text, chance):
+    """Returns a text with one to three of the four changes of `--careless`.
+
+    Example:
+        >>> write_carelessly("Água!", random.Random(3))
+        'Agua!'
+    """
+    changes = ["lower", "plain", "open end", "spaced"]
+    chosen = chance.sample(changes, chance.randint(1, 3))
+    if "lower" in chosen:
+        text = text.lower()
+    if "plain" in chosen:
+        text = without_accents(text)
+    if "open end" in chosen:
+        text = _END.sub("", text) or text
+    if "spaced" in chosen:
+        if chance.random() < 0.5:
+            text = _QUOTED.sub(r"``\1''", text)
+        text = " ".join(_MARKS.sub(r" \1 ", text).split())
+    return text
+
+
+def without_accents(text):
+    """Returns a text without accents and cedillas, its letters composed.
+
+    Example:
+        >>> without_accents("Ação, à noite, já!")
+        'Acao, a noite, ja!'
+    """
+    parts = unicodedata.normalize("NFD", text)
+    kept = "".join(c for c in parts if not unicodedata.combining(c))
+    return unicodedata.normalize("NFC", kept)
+
+
+def main():
+    """Runs the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("data", help="pairs: a TSV (.gz too) or phrasebook")
+    parser.add_argument("out", help="the TSV to write, gzipped if it ends in .gz")
+    for name in ("--joined", "--careless"):
+        parser.add_argument(name, type=float, default=0.0, help="a share, 0 to 1")
+    arguments = parser.parse_args()
+    pairs = files.read(arguments.data, cleaned=True)
+    files.write(arguments.out, augmented(pairs, arguments.joined, arguments.careless))
+
+
+if __name__ == "__main__":
+    main()
