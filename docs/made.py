@@ -112,7 +112,7 @@ BESIDE_FIGURE_1 = [
     (
         "Section 6.1",
         "beam search with a length penalty",
-        "decoding_options.DecodingOptions",
+        "decoding.options.DecodingOptions",
     ),
 ]
 

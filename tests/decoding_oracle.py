@@ -126,9 +126,7 @@ def is_allowed(ids, options, prefix=()):
     if ids[: len(prefix)] != tuple(prefix):
         return False
     free = ids[len(prefix) :]
-    if set(free) & {*SPECIAL, *options.forbidden}:
-        return False
-    if END_ID in free and ids.index(END_ID) < options.min_length:
+    if set(free) & {*SPECIAL}:
         return False
     n = options.no_repeat_ngram
     return not (n and repeats(ids, n, prefix))

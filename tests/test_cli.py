@@ -142,9 +142,6 @@ def test_decoding_options_reach_the_search(run_folder, translator):
     text = "O gato bebe leite."
     begun, err, _ = call("translate", "--run", run_folder, "--prefix", "My", text)
     assert begun.startswith("My") and err == named(run_folder)
-    word = translator.explain(text).target_tokens[0]
-    out, _, _ = call("translate", "--run", run_folder, "--forbid", word, text)
-    assert out and not out.startswith(word.lstrip("\u2581") + " ")
     sampled = [
         call("translate", "--run", run_folder, "--sample", "--seed", seed, text)[0]
         for seed in (1, 1, 2)
@@ -388,14 +385,6 @@ WRONG = {
     "temperature of a search": (
         ["evaluate", "--run", "RUN", "--data", "PAIRS", "--temperature", "0.5"],
         "--temperature 0.5: only goes with --sample",
-    ),
-    "least above most": (
-        ["translate", "--run", "RUN", "--min-length", "9", "--max-length", "3", "a"],
-        "--min-length 9 is more than --max-length 3",
-    ),
-    "a piece that is none": (
-        ["translate", "--run", "RUN", "--forbid", "nosuchpiece", "a"],
-        "no piece 'nosuchpiece'",
     ),
     "options of an engine that takes them later": (
         ["export", "--run", "RUN", "--format", "ctranslate2", "--beam", "4"],

@@ -135,19 +135,19 @@ def test_dropout_is_in_training_only():
 
 
 @pytest.mark.parametrize("tied", [False, True])
-def test_vectors_are_what_logits_are_made_of(tied):
+def test_hidden_states_are_what_logits_are_made_of(tied):
     model = make(tie_embeddings=tied)
     inputs, masks = (SOURCE, TARGET), (SOURCE > 3, TARGET > 2)
     embeddings, bias = model.output_embeddings()
     assert (bias is None) == tied
     for options in ((), masks):
-        x = model.vectors(inputs, *options)
+        x = model.hidden_states(inputs, *options)
         assert x.shape == (*TARGET.shape, 16)
         logits = np.asarray(x) @ np.asarray(embeddings).T
         close(logits + (0 if tied else np.asarray(bias)), model(inputs, *options))
-    x = model.vectors(inputs)
-    assert_array_equal(model.vectors(inputs, training=False), x)
-    unlike(model.vectors(inputs, training=True), x)
+    x = model.hidden_states(inputs)
+    assert_array_equal(model.hidden_states(inputs, training=False), x)
+    unlike(model.hidden_states(inputs, training=True), x)
 
 
 @pytest.mark.parametrize("around", [False, True])

@@ -19,7 +19,7 @@ ORDER = [
     ["tfxformer"],
     ["exporting", "errors", "special_ids", "quiet", "sentences", "listening"],
     ["outputs"],
-    ["decoding_options"],
+    ["decoding.options"],
     ["corpora"],
     ["console", "config", "exporting.repository"],
     ["commands"],

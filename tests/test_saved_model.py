@@ -8,7 +8,7 @@ import tensorflow as tf
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 from tfxformer.decoding import DecodingOptions
-from tfxformer.decoding_options import NEVER
+from tfxformer.decoding.options import NEVER
 from tfxformer.errors import UserError
 from tfxformer.exporting import metadata, saved_model
 from tfxformer.exporting.metadata import read_metadata
@@ -103,9 +103,7 @@ def test_the_best_of_many_is_best_and_scored_as_score_does(exported, translator)
 
 @pytest.mark.slow
 def test_options_are_chosen_at_export_and_recorded(run_folder, tmp_path):
-    options = DecodingOptions(
-        beam_size=3, n_best=2, length_penalty=0.6, max_length=9, forbidden=("s",)
-    )
+    options = DecodingOptions(beam_size=3, n_best=2, length_penalty=0.6, max_length=9)
     path, report = export(run_folder, tmp_path, "model", options=options)
     assert report.ok
     decoding = read_metadata(path)["model"]["decoding"]

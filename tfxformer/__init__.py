@@ -11,7 +11,7 @@ __version__ = "0.1.0"
 # Where the names live that users import from here. They load when first used, so
 # that `import tfxformer` itself is light.
 _HOMES = {
-    "decoding_options": ["DecodingOptions"],
+    "decoding.options": ["DecodingOptions"],
     "layers": [
         "CausalSelfAttention",
         "CrossAttention",

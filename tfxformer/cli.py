@@ -84,9 +84,7 @@ DECODING = {
     "top_p": (float, "Sampling: from the likeliest tokens of this probability."),
     "seed": (int, "Sampling: the draws' seed."),
     "no_repeat_ngram": (int, "Write no sequence of this many tokens twice."),
-    "min_length": (int, "The fewest tokens of a translation."),
     "max_length": (int, "The most tokens of a translation."),
-    "forbid": (list[str], "A piece never to write. Repeat it to give several."),
 }
 Xla = Annotated[
     bool,
@@ -132,11 +130,11 @@ def with_decoding_options(command):
 
 def _decoding(given):
     """`DecodingOptions` of what was given on the command line."""
-    from tfxformer.decoding_options import DecodingOptions
+    from tfxformer.decoding.options import DecodingOptions
 
-    names = {"beam": "beam_size", "sample": "sampling", "forbid": "forbidden"}
+    names = {"beam": "beam_size", "sample": "sampling"}
     chosen = {
-        names.get(name, name): tuple(value) if isinstance(value, list) else value
+        names.get(name, name): value
         for name, value in given.items()
         if value is not None
     }
@@ -807,7 +805,7 @@ def verify(
     translator = None
     if run is not None:
         start_tensorflow()
-        from tfxformer.decoding_options import DecodingOptions
+        from tfxformer.decoding.options import DecodingOptions
         from tfxformer.exporting.metadata import read_metadata
         from tfxformer.exporting.precision import round_weights
         from tfxformer.exporting.verify import find_saved_model

@@ -188,7 +188,6 @@ class TrainingConfig:
         ema_decay: validate and keep a moving average of the weights: 0.999, say.
         precision: what is computed in: "float32", "bfloat16" or "float16".
         xla: compile the step with XLA.
-        remat: compute twice what the gradient needs, instead of keeping it.
         validate_every: steps between validations.
         metric: what "best" and patience go by: "perplexity" or "bleu".
         bleu_pairs: validation pairs that are translated and scored with BLEU.
@@ -219,7 +218,6 @@ class TrainingConfig:
     ema_decay: float = 0.0
     precision: str = "float32"
     xla: bool = False
-    remat: bool = False
     validate_every: int = 500
     metric: str = "perplexity"
     bleu_pairs: int = 0

@@ -142,10 +142,10 @@ class Transformer(keras.Model):
         self.built = True
 
     def call(self, inputs, source_mask=None, target_mask=None, training=None):
-        x = self.vectors(inputs, source_mask, target_mask, training)
+        x = self.hidden_states(inputs, source_mask, target_mask, training)
         return self.project(x)  # (batch, target, vocab)
 
-    def vectors(self, inputs, source_mask=None, target_mask=None, training=False):
+    def hidden_states(self, inputs, source_mask=None, target_mask=None, training=False):
         """What the logits are made of: the decoder's output.
 
         Args:

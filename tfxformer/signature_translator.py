@@ -7,7 +7,7 @@ import reprlib
 import numpy as np
 
 from tfxformer import sentences
-from tfxformer.decoding_options import NEVER
+from tfxformer.decoding.options import NEVER
 from tfxformer.explanation import Explanation
 
 log = logging.getLogger("tfxformer")

@@ -61,9 +61,7 @@ class Translator(SignatureTranslator):
         self.tokenizer = tokenizer
         self.transformer = transformer
         self.max_length = transformer.max_length
-        options = options or DecodingOptions()
-        forbidden = tokenizer.ids_of(options.forbidden)
-        self.options = dataclasses.replace(options, forbidden=forbidden)
+        self.options = options or DecodingOptions()
         self.xla = xla
         self.signatures = signatures(tokenizer, transformer, self.options, xla)
         self._complete = completion(tokenizer, transformer, self.options)

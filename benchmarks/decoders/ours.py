@@ -11,7 +11,10 @@ start_tensorflow()
 import tensorflow as tf  # noqa: E402
 import weights  # noqa: E402
 
-from tfxformer.decoding import DecodingOptions, decode  # noqa: E402
+from tfxformer.decoding import DecodingOptions, decode, greedy  # noqa: E402
+from tfxformer.decoding import beam as beam_module  # noqa: E402
+from tfxformer.decoding.next_token import next_token  # noqa: E402
+from tfxformer.decoding.options import NEVER  # noqa: E402
 
 
 def search(source, beam, forced):
@@ -23,11 +26,18 @@ def search(source, beam, forced):
         forced: write exactly so many tokens; 0 lets sentences end by themselves,
             within our own rule's limits.
     """
-    # Where the end token is forbidden, only the limit ends a sentence.
-    length = {"max_length": forced, "forbidden": (worker.END_ID,)} if forced else {}
-    options = DecodingOptions(beam_size=beam, **length)
+    options = DecodingOptions(beam_size=beam, max_length=forced or None)
+    # Where the end token is never allowed, only the limit ends a sentence.
+    for module in (greedy, beam_module):
+        module.next_token = without_end if forced else next_token
     ids = decode(model, source, options, xla=args.xla).ids
     return ids[:, 0]  # (batch, n, target): the best
+
+
+def without_end(logits, *rest):
+    allowed, log_total = next_token(logits, *rest)
+    end = tf.one_hot(worker.END_ID, allowed.shape[-1], NEVER, 0.0)
+    return allowed + end, log_total
 
 
 model = weights.our_model(*weights.read(args))

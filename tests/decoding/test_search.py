@@ -32,7 +32,7 @@ from tfxformer.training.loss import token_loss
 SENTENCES = [[3], [4, 3], [5, 6, 3], [5, 6, 4, 5, 4, 4, 6, 5, 3], [6, 6, 3], [6, 3]]
 # Each method with all that it knows.
 METHODS = {
-    "greedy": {"no_repeat_ngram": 3, "min_length": 1},
+    "greedy": {"no_repeat_ngram": 3},
     "beam": {
         "beam_size": 3,
         "n_best": 2,
@@ -74,10 +74,6 @@ def all_options(draw):
         "no_repeat_ngram": draw(st.integers(0, 3)),
         "max_length": draw(st.sampled_from([None, 1, 4, 7, 99])),
     }
-    if options["no_repeat_ngram"] != 1:
-        options["forbidden"] = draw(st.sampled_from([(), (4,)]))
-    most = min(options["max_length"] or 99, 2)
-    options["min_length"] = draw(st.integers(0, most))
     method = draw(st.sampled_from(["greedy", "beam", "sampling"]))
     if method == "beam":
         options["beam_size"] = draw(st.integers(2, 4))
@@ -303,17 +299,14 @@ def test_attention_is_none_where_it_was_not_asked_for():
 @given(
     batch=st.lists(sentences, min_size=1, max_size=4),
     most=st.integers(1, 40),
-    min_length=st.integers(0, 30),
     max_length=st.none() | st.integers(30, 50),
 )
-def test_length_limit(batch, most, min_length, max_length):
+def test_length_limit(batch, most, max_length):
     expected = [
-        min(max_length or max(2 * len(sentence) + 10, min_length + 1), most)
-        if len(sentence) > 1
-        else 0
+        min(max_length or 2 * len(sentence) + 10, most) if len(sentence) > 1 else 0
         for sentence in batch
     ]
-    options = DecodingOptions(min_length=min_length, max_length=max_length)
+    options = DecodingOptions(max_length=max_length)
     assert_array_equal(length_limit(pad(batch, 9), options, most), expected)
 
 
@@ -331,7 +324,6 @@ def test_what_never_ends_is_cut_off(options, xla):
     ("options", "length"),
     [
         ({}, 1),
-        ({"min_length": 3}, 4),
         ({"beam_size": 3}, 1),
         ({"sampling": True, "n_best": 4}, 1),
     ],
@@ -342,10 +334,7 @@ def test_it_ends_as_soon_as_all_have_ended(options, length):
     decoded = decode_with(at_once, SENTENCES, **options)
     assert decoded.ids.shape[-1] <= length
     for ids in decoded.ids[1:, 0]:
-        assert written(ids)[options.get("min_length", 0)] == END_ID
-    assert_array_equal(
-        np.count_nonzero(decoded.ids[1:, 0], axis=1), options.get("min_length", 0) + 1
-    )
+        assert written(ids) == (END_ID,)
 
 
 def test_steps_are_no_more_than_the_longest_translation(monkeypatch):
@@ -364,12 +353,6 @@ def test_steps_are_no_more_than_the_longest_translation(monkeypatch):
     assert rows[-1] < len(SENTENCES) and rows == sorted(rows, reverse=True)
     for position, count in positions:
         assert count >= sum(length > position for length in lengths)
-
-
-def test_a_minimum_that_is_the_maximum():
-    decoded = decode_with(small_model(0), SENTENCES, min_length=5, max_length=5)
-    assert decoded.ids.shape[-1] == 5 and END_ID not in decoded.ids
-    assert decoded.ids[1:].all()
 
 
 def test_a_source_as_long_as_the_model_allows():
@@ -469,11 +452,11 @@ def test_other_precisions(method, policy):
 @pytest.mark.parametrize("options", METHODS.values(), ids=METHODS)
 def test_half_precision(options):
     model = small_model(0, dtype="float16")
-    decoded = decode_with(model, SENTENCES, **{**options, "min_length": 2})
+    decoded = decode_with(model, SENTENCES, **options)
     assert np.isfinite(decoded.score).all()
     for row, answers in enumerate(decoded.ids[1:], 1):
         answers = [written(ids) for ids in answers]
-        assert all(is_allowed(ids, DecodingOptions(min_length=2)) for ids in answers)
+        assert all(is_allowed(ids, DecodingOptions()) for ids in answers)
         expected = [x.score for x in score_all(model, SENTENCES[row], answers)]
         assert_allclose(decoded.score[row], expected, atol=0.02)
 

@@ -1,6 +1,5 @@
 """Dropout whose draws a step can fix."""
 
-import autodiff
 import keras
 import numpy as np
 import oracle
@@ -9,7 +8,7 @@ import tensorflow as tf
 from keras import ops
 from numpy.testing import assert_allclose, assert_array_equal
 
-from tfxformer.layers.dropout import Dropout, drawn_from, recomputed
+from tfxformer.layers.dropout import Dropout, drawn_from
 
 X = np.random.default_rng(0).normal(1, 0.1, (40, 50)).astype("float32")
 
@@ -123,28 +122,3 @@ def test_no_two_layers_of_a_model_drop_the_same():
     assert len(found) == 2 * 4 + 2 * 6 + 2
     assert all(type(layer) is Dropout for layer in found)
     assert len({layer.seed for layer in found}) == len(found)
-
-
-# --- Computed a second time ---------------------------------------------------------
-
-
-@pytest.mark.parametrize("in_a_graph", [False, True])
-def test_the_second_time_the_same_is_dropped(in_a_graph):
-    layer = Dropout(0.5, seed=1)
-    weight = keras.Variable(np.float32(2))
-
-    def loss(seed):
-        def square(x):
-            return layer(x, training=True) ** 2
-
-        with drawn_from(seed):
-            y = recomputed(square)(weight * X)
-        return ops.sum(y)
-
-    if in_a_graph:
-        value, (slope,) = autodiff.gradients(lambda: tf.function(loss)(7), [weight])
-    else:
-        value, (slope,) = autodiff.gradients(lambda: loss(7), [weight])
-    kept = (dropped(layer, 7) / X) ** 2 * X**2
-    assert_allclose(value, 4 * kept.sum(), rtol=1e-5)
-    assert_allclose(slope, 4 * kept.sum(), rtol=1e-5)

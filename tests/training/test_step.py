@@ -184,33 +184,6 @@ def test_a_model_made_anew_from_the_same_seed_drops_the_same():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("norm", "policy"),
-    [
-        ("post", "float32"),
-        pytest.param("pre", "mixed_bfloat16", marks=pytest.mark.slow),
-    ],
-)
-def test_rematerialisation_changes_no_gradient(norm, policy):
-    """Dropout is on: a layer that is run again must drop the same again."""
-    options = {
-        "num_layers": 2,
-        "dropout": 0.3,
-        "activation_dropout": 0.2,
-        "norm": norm,
-        "policy": policy,
-    }
-    batch = a_batch(padding_rows=1)
-    plain, remat = (a_step(f"remat={x}", **options) for x in ("false", "true"))
-    totals, expected = plain.gradients(batch, SEED)
-    again, found = remat.gradients(batch, SEED)
-    tolerance = 1e-5 if policy == "float32" else 2e-2
-    assert_allclose(again, totals, rtol=tolerance)
-    close(arrays(found), arrays(expected), tolerance)
-    assert_allclose(remat.evaluate(batch), plain.evaluate(batch), rtol=tolerance)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
     "policy", ["mixed_bfloat16", pytest.param("mixed_float16", marks=pytest.mark.slow)]
 )
 def test_mixed_precision_is_close(policy):

@@ -1,7 +1,14 @@
 """From source ids to target ids: greedy, beam search and sampling, one token a step."""
 
-from tfxformer.decoding.hypotheses import Decoded
-from tfxformer.decoding.search import decode, decode_steps, length_limit
-from tfxformer.decoding_options import DecodingOptions
+from tfxformer.decoding.options import DecodingOptions
 
 __all__ = ["Decoded", "DecodingOptions", "decode", "decode_steps", "length_limit"]
+
+
+def __getattr__(name):
+    # The searches load Keras. Options are checked before that is needed.
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from tfxformer.decoding import search
+
+    return getattr(search, name)

@@ -10,7 +10,8 @@ from tfxformer.decoding.hypotheses import (
     stack_weights,
     take_hypotheses,
 )
-from tfxformer.decoding_options import NEVER
+from tfxformer.decoding.next_token import next_token
+from tfxformer.decoding.options import NEVER
 from tfxformer.special_ids import END_ID, START_ID
 
 
@@ -52,7 +53,7 @@ class BeamState(NamedTuple):
     going: object
 
 
-def beam_search(sources, step, next_token, options, history, keep_attention=False):
+def beam_search(sources, step, options, history, keep_attention=False):
     """Keeps the ``beam_size`` likeliest hypotheses of each sentence side by side.
 
     Each step continues every hypothesis by every token. Of the ``beam_size``
@@ -65,7 +66,6 @@ def beam_search(sources, step, next_token, options, history, keep_attention=Fals
     Args:
         sources: `Sources`.
         step: a `DecoderStep` for ``beam_size`` hypotheses a sentence.
-        next_token: a `NextToken`.
         options: `DecodingOptions`.
         history: a `Growing` or a `Fixed`.
         keep_attention: return cross-attention's weights as well.
@@ -84,7 +84,7 @@ def beam_search(sources, step, next_token, options, history, keep_attention=Fals
         )
         flat = ops.reshape(state.ids, (-1, ops.shape(state.ids)[-1]))
         prefix = sources.forced(position, beams)
-        logits, log_total = next_token(x, position, flat, prefix)
+        logits, log_total = next_token(step.logits(x), position, flat, prefix, options)
 
         # The likeliest continuations of each hypothesis, then of each sentence. Twice
         # the beam's width, since each hypothesis can end in one way only.

@@ -4,13 +4,14 @@ from typing import NamedTuple
 
 from keras import ops
 
-from tfxformer.decoding.draw import draw, fingerprint, mix, uniform
 from tfxformer.decoding.hypotheses import (
     Decoded,
     best_first,
     no_weights,
     stack_weights,
 )
+from tfxformer.decoding.next_token import next_token
+from tfxformer.decoding.sampling import fingerprint, mix, sample_token, uniform
 from tfxformer.special_ids import END_ID, PAD_ID, START_ID
 
 
@@ -36,13 +37,12 @@ class _State(NamedTuple):
     attention: object
 
 
-def greedy(sources, step, next_token, options, history, keep_attention=False):
+def greedy(sources, step, options, history, keep_attention=False):
     """Writes one token after the other; one hypothesis a sentence, or some samples.
 
     Args:
         sources: `Sources`.
         step: a `DecoderStep` for ``n_best`` hypotheses a sentence.
-        next_token: a `NextToken`.
         options: `DecodingOptions`; ``sampling`` draws tokens.
         history: a `Growing` or a `Fixed`.
         keep_attention: return cross-attention's weights as well.
@@ -51,19 +51,18 @@ def greedy(sources, step, next_token, options, history, keep_attention=False):
         `Decoded`, without attention's last axes in place; see `decode`.
     """
     write, going, results, state = _search(
-        sources, step, next_token, options, history, keep_attention
+        sources, step, options, history, keep_attention
     )
     ids, score, attention = history.repeat(write, going, results, sources, state)
     return Decoded(ids, score, score, attention)
 
 
-def greedy_steps(sources, step, next_token, options, history):
+def greedy_steps(sources, step, options, history):
     """The same search, which can be watched: it halts after each token.
 
     Args:
         sources: `Sources`.
         step: a `DecoderStep` for ``n_best`` hypotheses a sentence.
-        next_token: a `NextToken`.
         options: `DecodingOptions`; ``sampling`` draws tokens.
         history: a `Growing` or a `Fixed`.
 
@@ -71,7 +70,7 @@ def greedy_steps(sources, step, next_token, options, history):
         int32 ``(sentences, samples, positions)``, what has been written so far.
     """
     write, going, _, state = _search(
-        sources, step, next_token, options, history, keep_attention=False
+        sources, step, options, history, keep_attention=False
     )
     position = ops.zeros((), "int32")
     while bool(ops.any(going(state))):
@@ -80,7 +79,7 @@ def greedy_steps(sources, step, next_token, options, history):
         yield state.ids
 
 
-def _search(sources, step, next_token, options, history, keep_attention):
+def _search(sources, step, options, history, keep_attention):
     """One step of the search, what tells whether it goes on, its results, its start."""
     samples = options.n_best
     sentences = ops.shape(sources.limit)[0]
@@ -92,12 +91,12 @@ def _search(sources, step, next_token, options, history, keep_attention):
         )
         flat = ops.reshape(state.ids, (-1, ops.shape(state.ids)[-1]))
         prefix = sources.forced(position, samples)
-        logits, log_total = next_token(x, position, flat, prefix)
+        logits, log_total = next_token(step.logits(x), position, flat, prefix, options)
         if options.sampling:
             sentence = fingerprint(sources.ids)[:, None]
             sentence = mix(sentence + ops.cast(ops.arange(samples), "uint32")[None])
             number = uniform(ops.reshape(sentence, (-1,)), options.seed, position)
-            token = draw(logits, number, options)[:, None]
+            token = sample_token(logits, number, options)[:, None]
             logit = ops.take_along_axis(logits, token, axis=1)
         else:
             # Its token and its logit at once, and fewer ops than argmax.

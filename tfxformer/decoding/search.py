@@ -7,9 +7,9 @@ from keras import ops
 from tfxformer.decoding.beam import beam_search
 from tfxformer.decoding.greedy import greedy, greedy_steps
 from tfxformer.decoding.history import Fixed, Growing
-from tfxformer.decoding.next_token import NextToken
+from tfxformer.decoding.hypotheses import Decoded  # noqa: F401
+from tfxformer.decoding.options import DecodingOptions
 from tfxformer.decoding.step import DecoderStep
-from tfxformer.decoding_options import DecodingOptions
 from tfxformer.layers.kernels import ON_TENSORFLOW
 from tfxformer.layers.masking import padding_mask
 
@@ -61,7 +61,7 @@ def length_limit(source, options, max_length):
         [16, 0]
     """
     length = ops.sum(ops.cast(padding_mask(source), "int32"), axis=1)
-    limit = ops.maximum(2 * length + 10, options.min_length + 1)
+    limit = 2 * length + 10
     if options.max_length is not None:
         limit = ops.full_like(length, options.max_length)
     return ops.where(length > 1, ops.minimum(limit, max_length), 0)
@@ -99,9 +99,9 @@ def decode(model, source, options=None, prefix=None, attention=False, xla=False)
         (1, 1)
     """
     options = options or DecodingOptions()
-    sources, step, next_token, history = _prepare(model, source, options, prefix, xla)
+    sources, step, history = _prepare(model, source, options, prefix, xla)
     search = beam_search if options.beam_size > 1 else greedy
-    found = search(sources, step, next_token, options, history, attention)
+    found = search(sources, step, options, history, attention)
     if not attention:
         return found._replace(attention=None)
     # (batch, n, layers * heads, source, target), from the loop
@@ -140,12 +140,12 @@ def decode_steps(model, source, options=None):
         True
     """
     options = options or DecodingOptions()
-    sources, step, next_token, history = _prepare(model, source, options)
-    yield from greedy_steps(sources, step, next_token, options, history)
+    sources, step, history = _prepare(model, source, options)
+    yield from greedy_steps(sources, step, options, history)
 
 
 def _prepare(model, source, options, prefix=None, xla=False):
-    """What a search takes: `Sources`, a `DecoderStep`, a `NextToken`, a history."""
+    """What a search takes: `Sources`, a `DecoderStep`, a history."""
     if not model.built:
         model.build()
     source = ops.cast(source, "int32")
@@ -166,7 +166,7 @@ def _prepare(model, source, options, prefix=None, xla=False):
     step = DecoderStep(model, beams, room, history)
     prefix = () if prefix is None else prefix
     sources = Sources(source, limit, prefix, step.read(source))
-    return sources, step, NextToken(step, options), history
+    return sources, step, history
 
 
 def _known_room(source, prefix, options, max_length):
@@ -176,7 +176,8 @@ def _known_room(source, prefix, options, max_length):
         room = options.max_length
     if prefix is not None:
         room = ops.maximum(room, ops.shape(prefix)[1] + 1)
-    least = options.min_length + 1
-    if isinstance(room, int):
-        return min(max(room, least), max_length)
-    return ops.minimum(ops.maximum(room, least), max_length)
+    return (
+        min(room, max_length)
+        if isinstance(room, int)
+        else ops.minimum(room, max_length)
+    )

@@ -229,6 +229,13 @@ class DecoderStep:
             x = _normalise(x, self.final_norm)
         return x, Past(tuple(keys), tuple(values)), attention
 
+    def logits(self, x):
+        """The output projection of ``(rows, d_model)``."""
+        logits = ops.matmul(x, self.output_kernel)
+        return (
+            logits if self.output_bias is None else add_bias(logits, self.output_bias)
+        )
+
     def _before(self, x, norm):
         """What a sublayer reads."""
         return _normalise(x, norm) if self.pre_norm else x

@@ -5,7 +5,7 @@ import dataclasses
 import tensorflow as tf
 
 from tfxformer.decoding import decode
-from tfxformer.decoding_options import NEVER
+from tfxformer.decoding.options import NEVER
 from tfxformer.layers.masking import padding_mask
 from tfxformer.special_ids import END_ID
 from tfxformer.tokenizer import encode_source, encode_target

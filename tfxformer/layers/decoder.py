@@ -3,7 +3,7 @@
 import keras
 
 from tfxformer.layers.attention import CausalSelfAttention, CrossAttention
-from tfxformer.layers.dropout import Dropout, recomputed
+from tfxformer.layers.dropout import Dropout
 from tfxformer.layers.encoder import head_size
 from tfxformer.layers.feed_forward import FeedForward
 from tfxformer.layers.masking import padding_mask
@@ -197,9 +197,6 @@ class Decoder(keras.layers.Layer):
             dtype=policy,
         )
         self.dropout = Dropout(dropout_rate, dtype=policy)
-        # Whether training keeps only what goes from layer to layer, and computes the
-        # rest a second time for the gradient: less memory, a third more work.
-        self.remat = False
         self.dec_layers = [
             DecoderLayer(
                 d_model,
@@ -239,18 +236,7 @@ class Decoder(keras.layers.Layer):
             x_mask = padding_mask(x)
         x = self.dropout(self.pos_embedding(x, mask=x_mask))  # (batch, target, d_model)
         for layer in self.dec_layers:
-
-            def run(x, context, layer=layer):
-                # Keras does not know of training when the gradient runs it again.
-                return layer(
-                    x,
-                    context,
-                    x_mask=x_mask,
-                    context_mask=context_mask,
-                    training=training,
-                )
-
-            x = recomputed(run)(x, context) if self.remat else run(x, context)
+            x = layer(x, context, x_mask=x_mask, context_mask=context_mask)
         return x if self.final_norm is None else self.final_norm(x)
 
     def get_config(self):

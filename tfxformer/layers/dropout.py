@@ -19,8 +19,8 @@ _step_seed = contextvars.ContextVar("step_seed", default=None)
 def drawn_from(seed):
     """Within it, dropout draws what this seed and each layer's own decide.
 
-    So a resumed run drops what the run would have dropped, a rematerialised layer
-    drops twice the same, and no random state has to be kept anywhere.
+    So a resumed run drops what the run would have dropped, and no random state has to
+    be kept anywhere.
 
     Args:
         seed: an int32 scalar, a tensor too: another one for each step.
@@ -41,30 +41,6 @@ def drawn_from(seed):
         yield
     finally:
         _step_seed.reset(token)
-
-
-def recomputed(function):
-    """`keras.remat` of a function in which dropout drops the same both times.
-
-    The second time, for the gradient, may come when `drawn_from` is long over.
-
-    Args:
-        function: takes tensors, gives a tensor.
-
-    Returns:
-        The same function, of which the gradient keeps the inputs alone.
-
-    Example:
-        >>> float(recomputed(lambda x: 2 * x)(ops.ones(())))
-        2.0
-    """
-    seed = _step_seed.get()
-
-    def drawn_again(*inputs):
-        with drawn_from(seed):
-            return function(*inputs)
-
-    return keras.remat(drawn_again)
 
 
 @keras.saving.register_keras_serializable("tfxformer")

@@ -3,7 +3,7 @@
 import keras
 
 from tfxformer.layers.attention import GlobalSelfAttention
-from tfxformer.layers.dropout import Dropout, recomputed
+from tfxformer.layers.dropout import Dropout
 from tfxformer.layers.feed_forward import FeedForward
 from tfxformer.layers.masking import padding_mask
 from tfxformer.layers.normalization import LayerNorm
@@ -174,7 +174,6 @@ class Encoder(keras.layers.Layer):
             dtype=policy,
         )
         self.dropout = Dropout(dropout_rate, dtype=policy)
-        self.remat = False  # as in the decoder
         self.enc_layers = [
             EncoderLayer(
                 d_model,
@@ -209,12 +208,7 @@ class Encoder(keras.layers.Layer):
             mask = padding_mask(x)
         x = self.dropout(self.pos_embedding(x, mask=mask))  # (batch, source, d_model)
         for layer in self.enc_layers:
-
-            def run(x, layer=layer):
-                # Keras does not know of training when the gradient runs it again.
-                return layer(x, mask=mask, training=training)
-
-            x = recomputed(run)(x) if self.remat else run(x)
+            x = layer(x, mask=mask, training=training)
         return x if self.final_norm is None else self.final_norm(x)
 
     def compute_mask(self, x, previous_mask=None):

@@ -116,12 +116,12 @@ class PositionalEmbedding(keras.layers.Layer):
             raise ValueError(
                 f"{length} positions are more than max_length={self.max_length}"
             )
-        embedded = self.pieces(x)  # (batch, length, d_model)
+        embedded = self.embed(x)  # (batch, length, d_model)
         if not self.use_positions:
             return embedded
         return embedded + ops.cast(self.encodings(length), embedded.dtype)[None]
 
-    def pieces(self, x):
+    def embed(self, x):
         """The scaled embeddings alone (section 3.4).
 
         Args:

@@ -32,7 +32,6 @@ class TrainingStep:
     """
 
     def __init__(self, model, settings):
-        model.encoder.remat = model.decoder.remat = settings.remat
         self.model = model
         self.settings = settings
         self.optimizer = make_optimizer(model, settings)

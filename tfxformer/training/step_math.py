@@ -108,7 +108,7 @@ def batch_sums(model, batch, label_smoothing, seed=None):
     inputs, target_out = batch
     training = seed is not None
     with drawn_from(seed) if training else contextlib.nullcontext():
-        x = model.vectors(inputs, training=training)  # (batch, target, d_model)
+        x = model.hidden_states(inputs, training=training)  # (batch, target, d_model)
     embeddings, bias = model.output_embeddings()
     return output_loss(
         ops.reshape(x, (-1, x.shape[-1])),

@@ -177,7 +177,6 @@ _MAY_CHANGE = {
         "on_bad_batch",
         "loss_limit",
         "xla",
-        "remat",
     },
     "data": {"data_dir"},
 }

@@ -1,15 +1,15 @@
-"""Drawing tokens: sampling that depends on the sentence, never on its neighbours."""
+"""Sampling that depends on the sentence, never on its neighbours in the batch."""
 
 import math
 
 import numpy as np
 from keras import ops
 
-from tfxformer.decoding_options import NEVER
+from tfxformer.decoding.options import NEVER
 from tfxformer.layers.kernels import small_softmax
 
 
-def draw(logits, uniform, options):
+def sample_token(logits, uniform, options):
     """Draws a token for each row.
 
     Args:
@@ -24,8 +24,9 @@ def draw(logits, uniform, options):
         >>> import numpy as np
         >>> from tfxformer.decoding import DecodingOptions
         >>> options = DecodingOptions(sampling=True, top_k=1)
-        >>> np.asarray(draw(np.array([[1.0, 3.0, 2.0]]), np.array([0.9]), options))
-        array([1], dtype=int32)
+        >>> logits, uniform = np.array([[1.0, 3.0, 2.0]]), np.array([0.9])
+        >>> int(sample_token(logits, uniform, options)[0])
+        1
     """
     vocab = logits.shape[-1]
     logits = ops.cast(logits, "float32")

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from tfxformer.decoding import DecodingOptions
-from tfxformer.decoding.draw import draw, fingerprint, mix, uniform
-from tfxformer.decoding.next_token import NEVER
+from tfxformer.decoding.options import NEVER
+from tfxformer.decoding.sampling import fingerprint, mix, sample_token, uniform
 
 # Chi-square's 99.9 % quantiles, by degrees of freedom.
 CHI_SQUARE = {4: 18.47, 9: 27.88, 15: 37.70, 31: 61.10}
@@ -30,7 +30,9 @@ def softmax(logits):
 def shares(logits, **options):
     """How often each token is drawn, by numbers evenly from 0 to 1."""
     rows = np.repeat(np.array([logits], "float32"), len(GRID), axis=0)
-    tokens = np.asarray(draw(rows, GRID, DecodingOptions(sampling=True, **options)))
+    tokens = np.asarray(
+        sample_token(rows, GRID, DecodingOptions(sampling=True, **options))
+    )
     assert tokens.dtype == np.int32
     return np.bincount(tokens, minlength=len(logits)) / len(GRID)
 
@@ -105,7 +107,7 @@ def test_the_ends_of_the_numbers_draw_what_is_allowed(number):
     rows = np.array([[NEVER, 1.0, 2.0, 0.3, NEVER]], "float32")
     for more in ({}, {"top_k": 4}, {"top_p": 0.5}):
         options = DecodingOptions(sampling=True, **more)
-        token = int(draw(rows, np.array([number], "float32"), options)[0])
+        token = int(sample_token(rows, np.array([number], "float32"), options)[0])
         assert token in ((2,) if "top_p" in more else (1, 2, 3))
 
 
@@ -114,9 +116,10 @@ def test_each_row_draws_with_its_own_number():
     rows = rng.normal(size=(50, 6)).astype("float32")
     numbers = rng.random(50).astype("float32")
     options = DecodingOptions(sampling=True)
-    together = np.asarray(draw(rows, numbers, options))
+    together = np.asarray(sample_token(rows, numbers, options))
     alone = [
-        int(draw(rows[i : i + 1], numbers[i : i + 1], options)[0]) for i in range(50)
+        int(sample_token(rows[i : i + 1], numbers[i : i + 1], options)[0])
+        for i in range(50)
     ]
     assert_array_equal(together, alone)
 
@@ -196,6 +199,6 @@ def test_draws_follow_the_distribution():
     rows = np.repeat(LOGITS[None], n, axis=0)
     for temperature in (0.5, 1.0, 2.0):
         options = DecodingOptions(sampling=True, temperature=temperature)
-        tokens = np.asarray(draw(rows, numbers, options))
+        tokens = np.asarray(sample_token(rows, numbers, options))
         counts = np.bincount(tokens, minlength=5)
         assert chi_square(counts, softmax(LOGITS / temperature)) < CHI_SQUARE[4]
