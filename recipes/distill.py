@@ -33,7 +33,7 @@ def load_teacher(name, beam=None):
         pool = ThreadPoolExecutor()
         return lambda texts: [*pool.map(lambda t: firefox.translate(t, way), texts)]
     from tfxformer import Translator
-    from tfxformer.decoding_options import DecodingOptions
+    from tfxformer.decoding.options import DecodingOptions
     from tfxformer.errors import UserError
 
     try:
