@@ -178,8 +178,8 @@ def prepare(preset, args, folder):
     else:
         tokenizer = run.tokenizer()
         keras.utils.set_random_seed(0)
-        config = load_config(preset)
-        config.tokenizer = run.config().tokenizer
+        tokenizer_settings = run.config().to_dict()["tokenizer"]
+        config = load_config(preset, overrides=[{"tokenizer": tokenizer_settings}])
         model = build_model(config, tokenizer.vocab_size)
         run = Run(folder / "run")
         run.path.mkdir()

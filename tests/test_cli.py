@@ -327,7 +327,7 @@ WRONG = {
     ),
     "impossible setting": (
         ["train", "--data", "phrasebook", "--set", "model.d_model=30", "--out", "OUT"],
-        "model.d_model = 30: must be a multiple of num_heads, 8",
+        "model.num_heads = 8: must divide model.d_model, 30",
     ),
     "no number of steps": (
         ["train", "--data", "phrasebook", "--steps", "0", "--out", "OUT"],

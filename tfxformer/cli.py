@@ -8,7 +8,6 @@ import errno
 import functools
 import importlib.util
 import inspect
-import json
 import logging
 import os
 import re
@@ -284,34 +283,33 @@ def train(
     """
     from tfxformer.config import load_config
 
-    inherited = []
+    inherited = {}
     if init_from is not None:
         from tfxformer import fine_tuning
 
-        inherited = [
-            f"{section}.{name}={json.dumps(value)}"
-            for section, values in fine_tuning.settings(init_from).items()
-            for name, value in values.items()
-        ]
+        inherited = fine_tuning.settings(init_from)
     given = {
-        "training.init_from": None if init_from is None else str(init_from),
-        "data.sources": data or None,
-        "data.weights": _numbers(weights, "--weights"),
-        "data.valid": valid,
-        "data.data_dir": data_dir,
-        "data.columns": columns,
-        "data.encoding": encoding,
-        "data.reverse": reverse,
-        "data.strict": strict,
-        "training.steps": steps,
-        "training.seed": seed,
+        "data": {
+            "sources": data or None,
+            "weights": _numbers(weights, "--weights"),
+            "valid": valid,
+            "data_dir": data_dir,
+            "columns": columns,
+            "encoding": encoding,
+            "reverse": reverse,
+            "strict": strict,
+        },
+        "training": {
+            "steps": steps,
+            "seed": seed,
+            "init_from": None if init_from is None else str(init_from),
+        },
     }
-    overrides = [
-        f"{name}={json.dumps(value, ensure_ascii=False)}"
-        for name, value in given.items()
-        if value is not None
-    ]
-    loaded = load_config(preset, config, [*inherited, *overrides, *settings])
+    given = {
+        section: {name: value for name, value in values.items() if value is not None}
+        for section, values in given.items()
+    }
+    loaded = load_config(preset, config, [inherited, given, *settings])
     if init_from is not None and not loaded.model.dropout_rate:
         log.info(
             "model.dropout_rate is 0, as in %s; to change it: "

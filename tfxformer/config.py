@@ -1,328 +1,319 @@
-"""Settings: presets, a YAML file and single overrides, checked before work starts."""
+"""Settings: presets, a YAML file and single overrides, checked before work starts.
 
-import contextlib
-import dataclasses
+A setting's type, limits, default and description are written once, here. The checks,
+the YAML file, the command line's options and the page of settings are made from them.
+"""
+
 import difflib
 import math
-import types
-import typing
-from dataclasses import dataclass, field
+import re
+from importlib.resources import files
 from pathlib import Path
+from typing import Annotated, ClassVar, Literal
 
 import yaml
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from tfxformer.corpora.files import check_encoding
 from tfxformer.errors import UserError
 from tfxformer.outputs import write_file
 
 
-@dataclass
-class ModelConfig:
-    """The Transformer; `tfxformer.Transformer` says more of each.
+class Settings(BaseModel):
+    """Values that are checked when they are given, and never change.
 
-    Attributes:
-        num_layers: layers in the encoder, and in the decoder.
-        num_decoder_layers: in the decoder, if others; null: ``num_layers``.
-        d_model: size of each position's vector.
-        num_heads: attention heads; it divides ``d_model``.
-        dff: size of the feed-forward networks' hidden layer.
-        dropout_rate: of embeddings and sublayers' outputs.
-        attention_dropout: of attention weights; null: ``dropout_rate``.
-        activation_dropout: of the feed-forward networks' hidden layers.
-        norm: "post" (the paper's) or "pre".
-        learned_positions: instead of sines and cosines.
-        tie_embeddings: one matrix for both embeddings and the output projection.
-        max_length: the most tokens of a sentence, start or end token included.
+    Each field's description is the string below it.
+
+    Raises:
+        UserError: naming the first setting that is wrong, its value, and what it
+            must be.
 
     Example:
-        >>> [*ModelConfig(d_model=100).check()]
-        [('d_model', 'must be a multiple of num_heads, 8')]
-    """
-
-    num_layers: int = 4
-    num_decoder_layers: int | None = None
-    d_model: int = 128
-    num_heads: int = 8
-    dff: int = 512
-    dropout_rate: float = 0.1
-    attention_dropout: float | None = None
-    activation_dropout: float = 0.0
-    norm: str = "post"
-    learned_positions: bool = False
-    tie_embeddings: bool = True
-    max_length: int = 128
-
-    def check(self):
-        """Looks for what cannot be.
-
-        Yields:
-            The name of a setting, and what is wrong with it.
-        """
-        for name in ("num_layers", "num_decoder_layers", "d_model", "num_heads", "dff"):
-            number = getattr(self, name)
-            if number is not None and number < 1:
-                yield name, "must be at least 1"
-        if self.num_heads >= 1 and self.d_model % self.num_heads:
-            yield "d_model", f"must be a multiple of num_heads, {self.num_heads}"
-        for name in ("dropout_rate", "attention_dropout", "activation_dropout"):
-            rate = getattr(self, name)
-            if rate is not None and not 0 <= rate < 1:
-                yield name, "must be at least 0 and below 1"
-        if self.norm not in ("post", "pre"):
-            yield "norm", 'must be "post" or "pre"'
-        if self.max_length < 4:
-            yield "max_length", "must be at least 4"
-
-
-@dataclass
-class TokenizerConfig:
-    """The joint vocabulary; see `tfxformer.Tokenizer.train`.
-
-    Attributes:
-        vocab_size: the most pieces, the 4 special ones and the 256 bytes included.
-        casing: "keep", or "lower" to read and write lower case only.
-
-    Example:
-        >>> [*TokenizerConfig(casing="upper").check()]
-        [('casing', 'must be "keep" or "lower"')]
-    """
-
-    vocab_size: int = 8000
-    casing: str = "keep"
-
-    def check(self):
-        """Looks for what cannot be.
-
-        Yields:
-            The name of a setting, and what is wrong with it.
-        """
-        # 4 special pieces, 256 bytes, and some letters.
-        if self.vocab_size < 300:
-            yield "vocab_size", "must be at least 300 (256 of them are the bytes)"
-        if self.casing not in ("keep", "lower"):
-            yield "casing", 'must be "keep" or "lower"'
-
-
-@dataclass
-class DataConfig:
-    """Where sentence pairs come from, and what is left out of them.
-
-    Attributes:
-        sources: ``phrasebook``, ``ted``, paths of TSV files, or ``SRC,TGT`` paths.
-        weights: how often each source is drawn; null: as often as it has pairs.
-        valid: a source to validate on.
-        valid_pairs: held out of the sources where ``valid`` names none.
-        data_dir: the folder of TensorFlow Datasets, for ``ted``.
-        reverse: swap source and target.
-        strict: stop at a malformed line instead of skipping it.
-        columns: the numbers, from 1, of a TSV's column of sources and of targets; null
-            for a TSV that has these two alone.
-        encoding: of files: one of Python's codecs, such as latin-1.
-        max_characters: the longest side of a pair that is kept.
-        max_length_ratio: the largest ratio of the two sides' lengths.
-
-    Example:
-        >>> [*DataConfig(sources=["phrasebook"], weights=[1, 3]).check()]
-        [('weights', 'must be one for each of the 1 sources')]
-    """
-
-    sources: list[str] = field(default_factory=list)
-    weights: list[float] | None = None
-    valid: str | None = None
-    valid_pairs: int = 1000
-    data_dir: str | None = None
-    reverse: bool = False
-    strict: bool = False
-    columns: list[int] | None = None
-    encoding: str = "utf-8"
-    max_characters: int = 1000
-    max_length_ratio: float = 3.0
-
-    def check(self):
-        """Looks for what cannot be.
-
-        Yields:
-            The name of a setting, and what is wrong with it.
-        """
-        if self.weights is not None:
-            if len(self.weights) != len(self.sources):
-                yield (
-                    "weights",
-                    f"must be one for each of the {len(self.sources)} sources",
-                )
-            if not all(0 < weight < math.inf for weight in self.weights):
-                yield "weights", "must all be above 0"
-        columns = self.columns
-        if columns is not None and (
-            len(columns) != 2 or min(columns) < 1 or columns[0] == columns[1]
-        ):
-            yield "columns", "must be two numbers from 1, such as [2, 1]"
-        try:
-            check_encoding(self.encoding)
-        except UserError as error:
-            yield "encoding", str(error).partition(": ")[2]
-        if self.valid_pairs < 1:
-            yield "valid_pairs", "must be at least 1"
-        if self.max_characters < 1:
-            yield "max_characters", "must be at least 1"
-        if self.max_length_ratio < 1:
-            yield "max_length_ratio", "must be at least 1"
-
-
-@dataclass
-class TrainingConfig:
-    """How long and how to train.
-
-    Attributes:
-        steps: updates of the weights.
-        tokens_per_batch: positions on either side of a batch, padding included, on all
-            devices together.
-        accumulate: batches whose gradients make one step.
-        optimizer: "adam" (the paper's, section 5.3) or "muon".
-        schedule: "inverse_sqrt" (the paper's, section 5.3) or "cosine".
-        learning_rate: the peak; null: ``(d_model * warmup_steps)^-0.5``.
-        warmup_steps: steps until the peak.
-        label_smoothing: the paper's epsilon (section 5.4).
-        clip_norm: the longest gradient; null: of any length.
-        subword_alpha: subword regularisation: 0 is off, 0.1 is usual.
-        ema_decay: validate and keep a moving average of the weights: 0.999, say.
-        precision: what is computed in: "float32", "bfloat16" or "float16".
-        xla: compile the step with XLA.
-        validate_every: steps between validations.
-        metric: what "best" and patience go by: "perplexity" or "bleu".
-        bleu_pairs: validation pairs that are translated and scored with BLEU.
-        patience: validations without a better metric; 0 never stops early.
-        checkpoint_every: steps between checkpoints; null: after each validation.
-        keep_last: checkpoints kept, the newest.
-        keep_best: and the best, by the metric.
-        on_bad_batch: "stop" or "skip": loss or gradient not finite, or exploding.
-        loss_limit: exploding: this many times the running mean of the loss.
-        init_from: a run whose weights and vocabulary to begin with.
-        seed: of all random numbers.
-
-    Example:
-        >>> [*TrainingConfig(steps=0).check()]
-        [('steps', 'must be at least 1')]
-    """
-
-    steps: int = 20_000
-    tokens_per_batch: int = 4096
-    accumulate: int = 1
-    optimizer: str = "adam"
-    schedule: str = "inverse_sqrt"
-    learning_rate: float | None = None
-    warmup_steps: int = 4000
-    label_smoothing: float = 0.1
-    clip_norm: float | None = 1.0
-    subword_alpha: float = 0.0
-    ema_decay: float = 0.0
-    precision: str = "float32"
-    xla: bool = False
-    validate_every: int = 500
-    metric: str = "perplexity"
-    bleu_pairs: int = 0
-    patience: int = 0
-    checkpoint_every: int | None = None
-    keep_last: int = 2
-    keep_best: int = 1
-    on_bad_batch: str = "stop"
-    loss_limit: float = 4.0
-    init_from: str | None = None
-    seed: int = 0
-
-    def check(self):
-        """Looks for what cannot be.
-
-        Yields:
-            The name of a setting, and what is wrong with it.
-        """
-        for name in (
-            "steps",
-            "tokens_per_batch",
-            "accumulate",
-            "warmup_steps",
-            "validate_every",
-            "checkpoint_every",
-            "keep_last",
-        ):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                yield name, "must be at least 1"
-        for name in ("patience", "bleu_pairs", "keep_best"):
-            if getattr(self, name) < 0:
-                yield name, "must not be below 0"
-        for name, choices in (
-            ("optimizer", ("adam", "muon")),
-            ("schedule", ("inverse_sqrt", "cosine")),
-            ("precision", ("float32", "bfloat16", "float16")),
-            ("metric", ("perplexity", "bleu")),
-            ("on_bad_batch", ("stop", "skip")),
-        ):
-            if getattr(self, name) not in choices:
-                yield name, f"must be {' or '.join(choices)}"
-        rate = self.learning_rate
-        if rate is not None and not 0 < rate < math.inf:
-            yield "learning_rate", "must be above 0, or null for the paper's"
-        if not 0 <= self.label_smoothing < 1:
-            yield "label_smoothing", "must be at least 0 and below 1"
-        if self.clip_norm is not None and not self.clip_norm > 0:
-            yield "clip_norm", "must be above 0, or null for no clipping"
-        if not 0 <= self.subword_alpha < math.inf:
-            yield "subword_alpha", "must not be below 0, nor infinite"
-        if not 0 <= self.ema_decay < 1:
-            yield "ema_decay", "must be at least 0 and below 1"
-        if self.metric == "bleu" and not self.bleu_pairs:
-            yield (
-                "metric",
-                "needs training.bleu_pairs, pairs to translate: 500, say",
-            )
-        if not self.loss_limit > 1:
-            yield "loss_limit", "must be above 1"
-        if not 0 <= self.seed < 2**32:
-            yield "seed", "must be from 0 to 4294967295"
-
-
-@dataclass
-class Config:
-    """All the settings of a run, in the sections of its YAML file.
-
-    Attributes:
-        model: `ModelConfig`.
-        tokenizer: `TokenizerConfig`.
-        data: `DataConfig`.
-        training: `TrainingConfig`.
-
-    Example:
-        >>> config = Config()
-        >>> config.training.steps = 0
-        >>> config.check()
+        >>> ModelConfig(num_layers=0)
         Traceback (most recent call last):
         ...
-        tfxformer.errors.UserError: training.steps = 0: must be at least 1
+        tfxformer.errors.UserError: model.num_layers = 0: must be at least 1
     """
 
-    model: ModelConfig = field(default_factory=ModelConfig)
-    tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
-    data: DataConfig = field(default_factory=DataConfig)
-    training: TrainingConfig = field(default_factory=TrainingConfig)
+    model_config = ConfigDict(
+        strict=True,
+        frozen=True,
+        extra="forbid",
+        validate_default=True,
+        allow_inf_nan=False,
+        use_attribute_docstrings=True,
+    )
+    # The section of the YAML file, with a dot: what messages put before a name.
+    section: ClassVar[str] = ""
 
-    def check(self):
-        """Refuses what cannot be, by name.
+    def __init__(self, **values):
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise UserError(self._explain(error.errors()[0])) from None
+
+    def updated(self, **values):
+        """The same settings with some of them changed.
+
+        Args:
+            values: the new ones, by name.
+
+        Returns:
+            New settings, checked.
+
+        Example:
+            >>> ModelConfig(dff=64).updated(norm="pre").dff
+            64
+        """
+        return type(self)(**dict(self) | values)
+
+    @classmethod
+    def _explain(cls, error):
+        """One line on what pydantic found."""
+        about, kind = error.get("ctx", {}), error["type"]
+        wrong = str(about["error"]) if kind == "value_error" else error["msg"]
+        if kind in _MUST:
+            wrong = f"must be {_MUST[kind].format(**about)}"
+        if not error["loc"]:  # of several settings together
+            return wrong
+        return f"{cls.section}{error['loc'][0]} = {_show(error['input'])}: {wrong}"
+
+
+# pydantic's kinds of errors, in our words.
+_MUST = {
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "finite_number": "a finite number",
+    "bool_type": "true or false",
+    "string_type": "text",
+    "list_type": "a list",
+    "literal_error": "{expected}",
+    "greater_than_equal": "at least {ge}",
+    "greater_than": "above {gt}",
+    "less_than_equal": "at most {le}",
+    "less_than": "below {lt}",
+}
+
+Count = Annotated[int, Field(ge=1)]
+Rate = Annotated[float, Field(ge=0, lt=1)]
+# A single value may be given for a list of one.
+_Listed = BeforeValidator(lambda x: x if isinstance(x, list | None) else [x])
+
+
+def _encoding(name):
+    try:
+        return check_encoding(name)
+    except UserError as error:
+        raise ValueError(str(error).partition(": ")[2]) from None
+
+
+class ModelConfig(Settings):
+    """The Transformer; `tfxformer.Transformer` says more of each setting."""
+
+    section: ClassVar[str] = "model."
+
+    num_layers: Count = 4
+    """Layers of the encoder, and of the decoder."""
+    num_decoder_layers: Count | None = None
+    """Layers of the decoder, if it has others; null: `num_layers`."""
+    d_model: Count = 128
+    """The size of each position's vector."""
+    num_heads: Count = 8
+    """Attention heads; they divide `d_model`."""
+    dff: Count = 512
+    """The size of the feed-forward networks' hidden layer."""
+    dropout_rate: Rate = 0.1
+    """Dropout of embeddings and of the sublayers' outputs."""
+    attention_dropout: Rate | None = None
+    """Dropout of attention weights; null: `dropout_rate`."""
+    activation_dropout: Rate = 0.0
+    """Dropout of the feed-forward networks' hidden layers."""
+    norm: Literal["post", "pre"] = "post"
+    """Where layers are normalised: "post" (the paper's) or "pre"."""
+    learned_positions: bool = False
+    """Learn an embedding of each position, instead of sines and cosines."""
+    tie_embeddings: bool = True
+    """Use one matrix for both embeddings and the output projection."""
+    max_length: Annotated[int, Field(ge=4)] = 128
+    """The most tokens of a sentence, start or end token included."""
+
+    @field_validator("num_heads")
+    @classmethod
+    def _divides(cls, heads, info):
+        if info.data.get("d_model", heads) % heads:
+            raise ValueError(f"must divide model.d_model, {info.data['d_model']}")
+        return heads
+
+
+class TokenizerConfig(Settings):
+    """The joint vocabulary; see `tfxformer.Tokenizer.train`."""
+
+    section: ClassVar[str] = "tokenizer."
+
+    # 4 special tokens, 256 bytes, and some letters.
+    vocab_size: Annotated[int, Field(ge=300)] = 8000
+    """The most tokens, the 4 special ones and the 256 bytes included."""
+    casing: Literal["keep", "lower"] = "keep"
+    """"keep", or "lower" to read and write lower case only."""
+
+
+class DataConfig(Settings):
+    """Where sentence pairs come from, and what is left out of them."""
+
+    section: ClassVar[str] = "data."
+
+    sources: Annotated[list[str], _Listed] = []
+    """Where pairs come from: phrasebook, ted, TSV files (.gz too), or SRC,TGT paths."""
+    weights: Annotated[list[float] | None, _Listed] = None
+    """How often each source is drawn; null: as often as it has pairs."""
+    valid: str | None = None
+    """A source to validate on; null: pairs held out of the others."""
+    valid_pairs: Count = 1000
+    """How many pairs are held out where `valid` names no source."""
+    data_dir: str | None = None
+    """The folder of TensorFlow Datasets, for ted."""
+    reverse: bool = False
+    """Swap source and target."""
+    strict: bool = False
+    """Stop at a malformed line instead of skipping it."""
+    columns: list[int] | None = None
+    """A TSV's columns of the source and the target, from 1; null: it has these two."""
+    encoding: Annotated[str, AfterValidator(_encoding)] = "utf-8"
+    """The encoding of files: one of Python's codecs, such as latin-1."""
+    max_characters: Count = 1000
+    """The longest side of a pair that is kept."""
+    max_length_ratio: Annotated[float, Field(ge=1)] = 3.0
+    """The largest ratio of the two sides' lengths."""
+
+    @field_validator("weights")
+    @classmethod
+    def _one_each(cls, weights, info):
+        sources = info.data.get("sources", [])
+        if weights is not None and len(weights) != len(sources):
+            raise ValueError(f"must be one for each of the {len(sources)} sources")
+        if weights is not None and min(weights, default=1) <= 0:
+            raise ValueError("must all be above 0")
+        return weights
+
+    @field_validator("columns")
+    @classmethod
+    def _two(cls, columns):
+        if columns is None:
+            return None
+        if len(columns) != 2 or len({*columns}) != 2 or min(columns) < 1:
+            raise ValueError("must be two numbers from 1, such as [2, 1]")
+        return columns
+
+
+class TrainingConfig(Settings):
+    """How long and how to train."""
+
+    section: ClassVar[str] = "training."
+
+    steps: Count = 20_000
+    """Updates of the weights."""
+    tokens_per_batch: Count = 4096
+    """Positions on either side of a batch, padding included, all devices together."""
+    accumulate: Count = 1
+    """Batches whose gradients make one step."""
+    optimizer: Literal["adam", "muon"] = "adam"
+    """"adam" (the paper's, section 5.3) or "muon"."""
+    schedule: Literal["inverse_sqrt", "cosine"] = "inverse_sqrt"
+    """The learning rate's: "inverse_sqrt" (the paper's, section 5.3) or "cosine"."""
+    learning_rate: Annotated[float, Field(gt=0)] | None = None
+    """The peak; null: the paper's, `(d_model * warmup_steps)^-0.5`."""
+    warmup_steps: Count = 4000
+    """Steps until the peak."""
+    label_smoothing: Rate = 0.1
+    """The paper's epsilon (section 5.4)."""
+    clip_norm: Annotated[float, Field(gt=0)] | None = 1.0
+    """The longest gradient; null: of any length."""
+    subword_alpha: Annotated[float, Field(ge=0)] = 0.0
+    """Subword regularisation: 0 is off, 0.1 is usual."""
+    ema_decay: Rate = 0.0
+    """Validate and keep a moving average of the weights: 0.999, say; 0 is off."""
+    precision: Literal["float32", "bfloat16", "float16"] = "float32"
+    """What the step computes in; weights stay float32."""
+    xla: bool = False
+    """Compile the step with XLA."""
+    validate_every: Count = 500
+    """Steps between validations."""
+    bleu_pairs: Annotated[int, Field(ge=0)] = 0
+    """Validation pairs that are translated and scored with BLEU."""
+    metric: Literal["perplexity", "bleu"] = "perplexity"
+    """What "best" and patience go by: "perplexity" or "bleu"."""
+    patience: Annotated[int, Field(ge=0)] = 0
+    """Validations without a better metric before training stops; 0 never does."""
+    checkpoint_every: Count | None = None
+    """Steps between checkpoints; null: after each validation."""
+    keep_last: Count = 2
+    """How many of the newest checkpoints are kept."""
+    keep_best: Annotated[int, Field(ge=0)] = 1
+    """How many of the best are kept, by the metric."""
+    on_bad_batch: Literal["stop", "skip"] = "stop"
+    """What to do when loss or gradient is not finite, or explodes: "stop" or "skip"."""
+    loss_limit: Annotated[float, Field(gt=1)] = 4.0
+    """Exploding: this many times the running mean of the loss."""
+    init_from: str | None = None
+    """A run or an exported model, whose weights and vocabulary to begin with."""
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
+    """The seed of all random numbers."""
+
+    @field_validator("metric")
+    @classmethod
+    def _measured(cls, metric, info):
+        if metric == "bleu" and not info.data.get("bleu_pairs", 1):
+            raise ValueError("needs training.bleu_pairs, pairs to translate: 500, say")
+        return metric
+
+
+class Config(Settings):
+    """All the settings of a run, in the sections of its YAML file.
+
+    Example:
+        >>> config = Config().updated({"training": {"steps": 300}})
+        >>> config.training.steps, config.model.norm
+        (300, 'post')
+    """
+
+    model: ModelConfig = ModelConfig()
+    tokenizer: TokenizerConfig = TokenizerConfig()
+    data: DataConfig = DataConfig()
+    training: TrainingConfig = TrainingConfig()
+
+    @model_validator(mode="after")
+    def _fits(self):
+        tokens, length = self.training.tokens_per_batch, self.model.max_length
+        if tokens < length:
+            raise ValueError(
+                f"training.tokens_per_batch = {tokens}: must be at least "
+                f"model.max_length, {length}, or the longest sentences fit no batch"
+            )
+        return self
+
+    def updated(self, values):
+        """The same settings with some of them changed.
+
+        Args:
+            values: a dictionary of a dictionary for each section, as `to_dict` gives
+                and YAML files have; with what changes alone.
+
+        Returns:
+            A new `Config`, checked.
 
         Raises:
-            UserError: naming the setting, its value and what it must be.
+            UserError: for a setting that does not exist or cannot be, by name.
         """
-        for section in dataclasses.fields(self):
-            settings = getattr(self, section.name)
-            for name, wrong in settings.check():
-                value = _show(getattr(settings, name))
-                raise UserError(f"{section.name}.{name} = {value}: {wrong}")
-        if self.training.tokens_per_batch < self.model.max_length:
-            raise UserError(
-                f"training.tokens_per_batch = {self.training.tokens_per_batch}: must "
-                f"be at least model.max_length, {self.model.max_length}, or the "
-                "longest sentences fit no batch"
-            )
+        return Config(**_merged(self.to_dict(), values))
 
     def to_dict(self):
         """Plain dictionaries, as in the YAML file.
@@ -330,7 +321,7 @@ class Config:
         Returns:
             A dictionary of a dictionary for each section.
         """
-        return dataclasses.asdict(self)
+        return self.model_dump()
 
     def save(self, path):
         """Writes the settings to a YAML file that `load_config` reads.
@@ -343,62 +334,27 @@ class Config:
         Raises:
             UserError: when it cannot be written.
         """
-        text = yaml.safe_dump(self.to_dict(), sort_keys=False)
+        text = yaml.dump(self.to_dict(), Dumper=_Dumper, sort_keys=False)
         write_file(path, text.encode())
 
 
-# What differs from the defaults, which are the TensorFlow tutorial's.
-PRESETS = {
-    # The quickstart: minutes on two CPU cores.
-    "tiny": {
-        "model": {"num_layers": 2, "norm": "pre", "max_length": 64},
-        "tokenizer": {"vocab_size": 2000},
-        "training": {
-            "steps": 800,
-            "tokens_per_batch": 2048,
-            "warmup_steps": 300,
-            "validate_every": 250,
-        },
-    },
-    "tutorial": {},
-    # The paper's, Table 3.
-    "base": {
-        "model": {"num_layers": 6, "d_model": 512, "dff": 2048, "max_length": 256},
-        "tokenizer": {"vocab_size": 32_000},
-        "training": {
-            "steps": 100_000,
-            "tokens_per_batch": 25_000,
-            "validate_every": 1000,
-        },
-    },
-    "big": {
-        "model": {
-            "num_layers": 6,
-            "d_model": 1024,
-            "num_heads": 16,
-            "dff": 4096,
-            "dropout_rate": 0.3,
-            "max_length": 256,
-        },
-        "tokenizer": {"vocab_size": 32_000},
-        "training": {
-            "steps": 300_000,
-            "tokens_per_batch": 25_000,
-            "validate_every": 1000,
-        },
-    },
-}
+# PyYAML follows YAML 1.1, to which 1e-4 is text; these two take it for a number.
+class _Loader(yaml.SafeLoader):
+    pass
 
 
-# PyYAML lets the errors of its constructors through: of 2020-13-45, say.
-NOT_YAML = (
-    yaml.YAMLError,
-    ArithmeticError,
-    AttributeError,
-    LookupError,
-    RecursionError,
-    ValueError,
-)
+class _Dumper(yaml.SafeDumper):
+    pass
+
+
+for _side in (_Loader, _Dumper):
+    _side.add_implicit_resolver(
+        "tag:yaml.org,2002:float",
+        re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+$"),
+        [*"-+0123456789"],
+    )
+
+PRESETS = yaml.load(files("tfxformer").joinpath("presets.yaml").read_bytes(), _Loader)
 
 
 def load_config(preset="tutorial", file=None, overrides=()):
@@ -408,125 +364,95 @@ def load_config(preset="tutorial", file=None, overrides=()):
         preset: a name in `PRESETS`.
         file: a YAML file with any of the sections ``model``, ``tokenizer``,
             ``data`` and ``training``, and ``preset`` to begin from another one.
-        overrides: strings such as ``"model.dff=1024"``; the value is YAML.
+        overrides: strings such as ``"model.dff=1024"``, whose value is YAML, or
+            dictionaries of sections; each goes over those before it.
 
     Returns:
-        A checked `Config`.
+        A `Config`.
 
     Raises:
         UserError: for a setting that does not exist or cannot be, by name.
 
     Example:
-        >>> load_config("tutorial", overrides=["model.dff=1024"]).model.dff
+        >>> load_config("tiny", overrides=["model.dff=1024"]).model.dff
         1024
     """
     read = _read_yaml(file) if file else {}
     preset = read.pop("preset", preset)
-    if preset not in [*PRESETS]:
-        raise UserError(
-            f"preset {_show(preset)} does not exist{_closest(preset, PRESETS)}: "
-            f"there are {', '.join(PRESETS)}"
-        )
-    config = Config()
-    _merge(config, PRESETS[preset], f"preset {preset}")
-    _merge(config, read, str(file))
+    if not isinstance(preset, str) or preset not in PRESETS:
+        raise _unknown("preset", preset, preset, PRESETS)
+    values = Config(**PRESETS[preset]).to_dict()
+    values = _merged(values, read, f"{file}: ")
     for override in overrides:
-        name, equals, value = override.partition("=")
-        section, dot, setting = name.strip().partition(".")
-        if not (equals and dot):
-            raise UserError(
-                f"{override!r} is no setting: write it as section.name=value, "
-                "for example model.dff=1024"
-            )
-        try:
-            value = yaml.safe_load(value)
-        except NOT_YAML:
-            raise UserError(f"{override!r}: the value is not YAML") from None
-        _merge(config, {section: {setting: value}}, "override")
-    config.check()
-    return config
+        changes = _parsed(override) if isinstance(override, str) else override
+        values = _merged(values, changes)
+    return Config(**values)
 
 
 def _read_yaml(file):
     try:
-        read = yaml.safe_load(Path(file).read_text(encoding="utf-8"))
+        read = yaml.load(Path(file).read_text(encoding="utf-8"), _Loader)
     except OSError as error:
         raise UserError(f"{file}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise UserError(f"{file}: not UTF-8 text") from None
-    except NOT_YAML as error:
+    except Exception as error:  # PyYAML's, and any of its constructors: of 2020-13-45
         mark = getattr(error, "problem_mark", None)
         line = f", line {mark.line + 1}" if mark else ""
         problem = getattr(error, "problem", None) or "cannot be read"
         raise UserError(f"{file}{line}: not YAML: {problem}") from None
-    if read is None:
-        return {}
-    if not isinstance(read, dict):
+    if not isinstance(read, dict | None):
+        shown = _show(read)
+        raise UserError(f"{file}: must hold sections such as 'model:', not {shown}")
+    return read or {}
+
+
+def _parsed(override):
+    """``section.name=value`` as a dictionary of its section."""
+    name, equals, value = override.partition("=")
+    section, dot, setting = name.strip().partition(".")
+    if not (equals and dot):
         raise UserError(
-            f"{file}: must hold sections such as 'model:', not {_show(read)}"
+            f"{override!r} is no setting: write it as section.name=value, "
+            "for example model.dff=1024"
         )
-    return read
+    try:
+        return {section: {setting: yaml.load(value, _Loader)}}
+    except Exception:  # as above
+        raise UserError(f"{override!r}: the value is not YAML") from None
 
 
-def _merge(config, sections, origin):
-    known = [section.name for section in dataclasses.fields(config)]
-    for section, settings in sections.items():
-        if section not in known:
-            raise UserError(
-                f"{origin}: there is no section {section!r}"
-                f"{_closest(section, known)}: there are {', '.join(known)}"
-            )
+def _merged(values, changes, origin=""):
+    """Sections with what others have over them, if their names exist."""
+    merged = dict(values)
+    for section, settings in changes.items():
+        if section not in values:
+            raise _unknown("section", section, section, values, origin)
         if not isinstance(settings, dict):
-            raise UserError(f"{origin}: section {section!r} must hold name: value")
-        target = getattr(config, section)
-        hints = typing.get_type_hints(type(target))
-        for name, value in settings.items():
-            if name not in hints:
-                raise UserError(
-                    f"{origin}: there is no setting {_line(f'{section}.{name}')}"
-                    f"{_closest(name, hints)}: there are {', '.join(hints)}"
-                )
-            setattr(target, name, _typed(value, hints[name], f"{section}.{name}"))
+            raise UserError(f"{origin}section {section!r} must hold name: value")
+        for name in settings:
+            if name not in values[section]:
+                full = f"{section}.{name}"
+                raise _unknown("setting", full, name, values[section], origin)
+        merged[section] = merged[section] | settings
+    return merged
 
 
-def _typed(value, hint, name):
-    """The value as the type its setting has; only int to float is converted."""
-    if isinstance(hint, types.UnionType):
-        inner, _ = typing.get_args(hint)
-        return None if value is None else _typed(value, inner, name)
-    if typing.get_origin(hint) is list:
-        (inner,) = typing.get_args(hint)
-        if not isinstance(value, list):
-            value = [value]
-        return [_typed(item, inner, name) for item in value]
-    if hint is float and type(value) is int:
-        value = float(value) if abs(value) < 1e308 else value
-    if hint is float and isinstance(value, str):
-        # YAML reads 1e-4 as a string: it wants 1.0e-4.
-        with contextlib.suppress(ValueError):
-            value = float(value)
-    if type(value) is not hint or (hint is float and math.isnan(value)):
-        wanted = {int: "a whole number", float: "a number", bool: "true or false"}
-        raise UserError(
-            f"{name} = {_show(value)}: must be {wanted.get(hint, 'a string')}"
-        )
-    return value
-
-
-def _closest(name, known):
-    close = difflib.get_close_matches(str(name), list(known), n=1)
-    return f" (did you mean {close[0]!r}?)" if close else ""
+def _unknown(what, full, name, known, origin=""):
+    """The error of a name that does not exist, with the one that may be meant."""
+    close = difflib.get_close_matches(str(name), [*known], n=1)
+    meant = f" (did you mean {close[0]!r}?)" if close else ""
+    choice = f"{meant}: there are {', '.join(known)}"
+    return UserError(f"{origin}there is no {what} {_show(full)}{choice}")
 
 
 def _show(value):
     """A value as YAML writes it: one line, and not all of a long one."""
     try:
-        text = yaml.safe_dump(value, default_flow_style=True, width=math.inf)
+        text = yaml.dump(value, None, _Dumper, default_flow_style=True, width=math.inf)
     except ValueError:  # an int of more digits than Python writes
         text = "too many digits"
-    return _line(text.removesuffix("\n...\n").strip())
-
-
-def _line(text):
-    text = " ".join(text.split())
+    except yaml.YAMLError:  # a Python object
+        text = repr(value)
+    text = " ".join(text.removesuffix("\n...\n").split())
     return text if len(text) <= 80 else f"{text[:80]}..."

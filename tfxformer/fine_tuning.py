@@ -1,6 +1,5 @@
 """What training may begin with: another run, or an exported model."""
 
-import dataclasses
 from pathlib import Path
 
 from tfxformer.config import ModelConfig
@@ -60,9 +59,8 @@ def settings(name):
     architecture = read_architecture(path)
     if not architecture["use_positions"]:
         raise UserError(f"{path}: its model has no positions, which is no setting")
-    names = [field.name for field in dataclasses.fields(ModelConfig)]
     return {
-        "model": {name: architecture[name] for name in names},
+        "model": {name: architecture[name] for name in ModelConfig.model_fields},
         "tokenizer": {"vocab_size": architecture["input_vocab_size"]},
     }
 
@@ -170,4 +168,4 @@ def _is_export(path):
 
 def _architecture(model):
     depth = model.num_decoder_layers or model.num_layers
-    return dataclasses.asdict(model) | {"num_decoder_layers": depth}
+    return model.model_dump() | {"num_decoder_layers": depth}

@@ -80,5 +80,5 @@ def train_quickstart(path, seed=0):
         ...
         tfxformer.errors.UserError: /dev/null: ...
     """
-    settings = ["data.sources=[phrasebook]", f"training.seed={seed}"]
-    return train(load_config("tiny", overrides=settings), path)
+    settings = {"data": {"sources": ["phrasebook"]}, "training": {"seed": seed}}
+    return train(load_config("tiny").updated(settings), path)

@@ -23,8 +23,8 @@ from tfxformer.run import build_model  # noqa: E402
 from tfxformer.token_corpus import TokenCorpus  # noqa: E402
 from tfxformer.training.step import TrainingStep  # noqa: E402
 
-config = load_config(args.sizes.preset)
-config.training.precision = "bfloat16" if args.bfloat16 else "float32"
+precision = "bfloat16" if args.bfloat16 else "float32"
+config = load_config(args.sizes.preset, None, [f"training.precision={precision}"])
 settings = config.training
 
 

@@ -66,7 +66,6 @@ def train(config, out):
         ...
         tfxformer.errors.UserError: 'nowhere.tsv' is no pair source and no file; ...
     """
-    config.check()
     workers = join()
     run = Run(Path(out))
     with contextlib.ExitStack() as stack:
