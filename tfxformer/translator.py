@@ -1,6 +1,5 @@
 """Strings to strings."""
 
-import dataclasses
 from pathlib import Path
 
 import tensorflow as tf
@@ -214,10 +213,10 @@ class Translator(SignatureTranslator):
         return pieces
 
     def _stream_sentence(self, text):
-        options = dataclasses.replace(self.options, n_best=1)
+        options = self.options.updated(n_best=1)
         if options.beam_size > 1:
-            options = dataclasses.replace(
-                options, beam_size=1, length_penalty=None, coverage_penalty=0.0
+            options = options.updated(
+                beam_size=1, length_penalty=None, coverage_penalty=0.0
             )
         longest = self.max_length - 1
         source = encode_source(self.tokenizer, tf.constant([text]), longest=longest)

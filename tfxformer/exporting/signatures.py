@@ -1,7 +1,5 @@
 """The exported model's signatures as graph functions: strings in, strings out."""
 
-import dataclasses
-
 import tensorflow as tf
 
 from tfxformer.decoding import decode
@@ -35,7 +33,7 @@ def signatures(tokenizer, transformer, options, xla=False):
     translation = tf.TensorSpec([None], tf.string, name="translation")
     ids = tf.TensorSpec([None, None], tf.int32, name="ids")
     longest = transformer.max_length - 1  # beside the start or the end token
-    one = dataclasses.replace(options, n_best=1)
+    one = options.updated(n_best=1)
     some = n_best_options(options)
 
     def translate(text):
@@ -125,7 +123,7 @@ def completion(tokenizer, transformer, options):
     """
     longest = transformer.max_length - 1
     strings = tf.TensorSpec([None], tf.string)
-    one = dataclasses.replace(options, n_best=1)
+    one = options.updated(n_best=1)
 
     @tf.function(autograph=False, input_signature=[strings, strings])
     def complete(text, prefix):
@@ -150,10 +148,10 @@ def n_best_options(options):
     """
     if options.sampling:
         n = options.n_best if options.n_best > 1 else N_BEST
-        return dataclasses.replace(options, n_best=n)
+        return options.updated(n_best=n)
     beam = options.beam_size if options.beam_size > 1 else N_BEST
     n = options.n_best if options.n_best > 1 else beam
-    return dataclasses.replace(options, beam_size=beam, n_best=n)
+    return options.updated(beam_size=beam, n_best=n)
 
 
 def _search(transformer, source, options, xla, attention=False):
