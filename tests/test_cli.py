@@ -376,7 +376,7 @@ WRONG = {
     ),
     "more than all probability": (
         ["translate", "--run", "RUN", "--sample", "--top-p", "2", "a"],
-        "--top-p 2.0: must be above 0 and at most 1",
+        "--top-p 2.0: must be at most 1",
     ),
     "list wider than the beam": (
         ["export", "--run", "RUN", "--to", "OUT", "--beam", "2", "--n-best", "3"],
@@ -404,11 +404,11 @@ WRONG = {
     ),
     "no encoding": (
         ["translate", "--run", "RUN", "--input", "PAIRS", "--encoding", "latin-0"],
-        "--encoding 'latin-0': there is no such encoding",
+        "--encoding latin-0: there is no such encoding",
     ),
     "an encoding without lines": (
         ["translate", "--run", "RUN", "-i", "PAIRS", "--encoding", "utf-16"],
-        "--encoding 'utf-16': such files cannot be read by lines; save them as UTF-8",
+        "--encoding utf-16: such files cannot be read by lines; save them as UTF-8",
     ),
     "no encoding to train on": (
         ["train", "--data", "PAIRS", "--encoding", "latin-0", "--out", "OUT"],
@@ -416,11 +416,11 @@ WRONG = {
     ),
     "one column": (
         ["evaluate", "--run", "RUN", "--data", "PAIRS", "--columns", "2"],
-        "--columns '2': give the source's column and the translation's, two numbers",
+        "--columns [2]: must be two numbers from 1, such as [2, 1]",
     ),
     "one column twice": (
         ["train", "--data", "PAIRS", "--columns", "2,2", "--out", "OUT"],
-        "--columns '2,2': give",
+        "data.columns = [2, 2]: must be two numbers from 1, such as [2, 1]",
     ),
     "a picture of no columns": (
         ["plot", "lengths", "--data", "PAIRS", "--columns", "a,b", "--out", "x.svg"],
@@ -465,11 +465,3 @@ def test_another_backend_is_refused(wrong, monkeypatch, tmp_path, backend):
     for args in (["train", "--out", tmp_path / "out"], ["translate", "um gato"]):
         assert f"set KERAS_BACKEND=tensorflow, not {backend}" in wrong(*args)
     assert not (tmp_path / "out").exists()
-
-
-def test_a_malformed_line_stops_a_strict_run(wrong, tmp_path):
-    pairs = tmp_path / "pairs.tsv"
-    pairs.write_bytes(b"um gato\ta cat\none column\n")
-    out = tmp_path / "out"
-    line = wrong("train", "--data", pairs, "--strict", "--out", out)
-    assert "pairs.tsv:2" in line

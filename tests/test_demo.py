@@ -256,7 +256,6 @@ def test_sides_are_named_where_they_are_known(run_folder, tmp_path):
     shutil.copytree(run_folder, other, ignore=shutil.ignore_patterns("tokens", "ch*"))
     settings = (other / "config.yaml").read_text("utf-8")
     for old, new, names in (
-        ("reverse: false", "reverse: true", Names("English", "Portuguese")),
         ("- phrasebook", "- mine.tsv", Names("the source", "the target")),
     ):
         assert old in settings

@@ -5,12 +5,9 @@ Heavy imports wait until a command needs them, so that help and errors come at o
 """
 
 import errno
-import functools
 import importlib.util
-import inspect
 import logging
 import os
-import re
 import shlex
 import signal
 import sys
@@ -20,13 +17,21 @@ from typing import Annotated
 import typer
 
 from tfxformer import __version__, plot_commands
-from tfxformer.commands import Commands, Group, Quiet
+from tfxformer.commands import (
+    Commands,
+    Group,
+    Quiet,
+    made,
+    option,
+    with_settings,
+)
+from tfxformer.config import DataConfig, TrainingConfig, load_config
 from tfxformer.console import say, start_logging
 from tfxformer.corpora.files import pick, read_argument, read_texts
+from tfxformer.decoding import DecodingOptions
 from tfxformer.errors import PREEMPTED, Stopped, UserError
 from tfxformer.exporting.repository import chosen_model
 from tfxformer.outputs import check_output, write_file
-from tfxformer.plot_commands import Columns, Encoding
 from tfxformer.quiet import start_tensorflow
 
 log = logging.getLogger("tfxformer")
@@ -42,15 +47,6 @@ app = Commands(
 
 app.add_typer(plot_commands.app, name="plot", rich_help_panel="Look")
 
-Source = Annotated[
-    list[str],
-    typer.Option(
-        "--data",
-        metavar="<paths>",
-        help="Where sentence pairs come from: phrasebook, ted, a TSV's path (.gz "
-        "too), or SRC,TGT paths. Repeat it to mix several.",
-    ),
-]
 Model = Annotated[
     Path | None,
     typer.Option(
@@ -64,91 +60,16 @@ Checkpoint = Annotated[
     str,
     typer.Option(help="Which weights of a run folder: best, last, ema or averaged."),
 ]
-DataDir = Annotated[
-    str | None, typer.Option(help="TensorFlow Datasets' folder, for ted.")
-]
+# The settings of pairs that commands share.
+PAIRS = "sources", "data_dir", "columns", "encoding"
 TokensPerBatch = Annotated[
     int,
     typer.Option(min=1, help="The most tokens, padding included, read at once."),
 ]
-# Of DecodingOptions; what is not given stays at its default.
-DECODING = {
-    "beam": (int, "Beam search with this many hypotheses; 1 is greedy."),
-    "n_best": (int, "How many translations an n-best list has."),
-    "length_penalty": (float, "Beam: alpha of GNMT; by default the mean ranks."),
-    "coverage_penalty": (float, "Beam: beta of GNMT."),
-    "sample": (bool, "Draw each token from the model's distribution."),
-    "temperature": (float, "Sampling: below 1 is bolder, above 1 wilder."),
-    "top_k": (int, "Sampling: from the k likeliest tokens."),
-    "top_p": (float, "Sampling: from the likeliest tokens of this probability."),
-    "seed": (int, "Sampling: the draws' seed."),
-    "no_repeat_ngram": (int, "Write no sequence of this many tokens twice."),
-    "max_length": (int, "The most tokens of a translation."),
-}
 Xla = Annotated[
     bool,
     typer.Option("--xla", help="Compile decoding with XLA: faster, after seconds."),
 ]
-Reverse = Annotated[bool, typer.Option(help="Swap source and target.")]
-Strict = Annotated[
-    bool, typer.Option(help="Stop at a malformed line instead of skipping it.")
-]
-
-
-def with_decoding_options(command):
-    """Gives a command the options of decoding, as one argument ``decoding``.
-
-    Args:
-        command: a function with a keyword argument ``decoding``, a dict of what was
-            given; `_decoding` makes `DecodingOptions` of it.
-
-    Returns:
-        The command with one option for each of `DECODING`.
-    """
-    kind = inspect.Parameter.KEYWORD_ONLY
-    signature = inspect.signature(command)
-    own = [p for name, p in signature.parameters.items() if name != "decoding"]
-    more = [
-        inspect.Parameter(
-            name,
-            kind,
-            default=None,
-            annotation=Annotated[type_ | None, typer.Option(help=text)],
-        )
-        for name, (type_, text) in DECODING.items()
-    ]
-
-    @functools.wraps(command)
-    def with_options(**arguments):
-        given = {name: arguments.pop(name) for name in DECODING}
-        return command(**arguments, decoding=given)
-
-    with_options.__signature__ = signature.replace(parameters=[*own, *more])
-    return with_options
-
-
-def _decoding(given):
-    """`DecodingOptions` of what was given on the command line."""
-    from tfxformer.decoding.options import DecodingOptions
-
-    names = {"beam": "beam_size", "sample": "sampling"}
-    chosen = {
-        names.get(name, name): value
-        for name, value in given.items()
-        if value is not None
-    }
-    try:
-        return DecodingOptions(**chosen)
-    except UserError as error:
-        # As the command line spells them.
-        message = str(error)
-        for name, option in (("beam", "beam_size"), ("sample", "sampling")):
-            message = message.replace(option, name)
-        for name in DECODING:
-            message = re.sub(rf"\b{name}\b", "--" + name.replace("_", "-"), message)
-        raise UserError(message) from None
-
-
 # What a full or broken disk says; files that are opened by name say which they are.
 _CANNOT_WRITE = errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO
 
@@ -227,9 +148,11 @@ def quickstart(
 
 
 @app.command(rich_help_panel="Train")
+@with_settings("training", TrainingConfig, "steps", "seed", "init_from")
+@with_settings("data", DataConfig, *PAIRS, "weights", "valid")
 def train(
-    data: Source = [],  # noqa: B006 - typer reads it, nobody changes it
-    out: Annotated[Path, typer.Option(help="The run folder.")] = ...,
+    data: dict,
+    out: Annotated[Path, typer.Option(help="The run folder.")],
     preset: Annotated[
         str, typer.Option(help="Settings to begin from: tiny, tutorial, base, big.")
     ] = "tutorial",
@@ -240,39 +163,7 @@ def train(
         list[str],
         typer.Option("--set", help="A setting, over all others: model.dff=1024."),
     ] = [],  # noqa: B006
-    steps: Annotated[int | None, typer.Option(help="Training steps.")] = None,
-    seed: Annotated[
-        int | None, typer.Option(help="Seed of all random numbers.")
-    ] = None,
-    weights: Annotated[
-        str | None,
-        typer.Option(help="How often to draw from each --data, such as 1,3."),
-    ] = None,
-    valid: Annotated[
-        str | None,
-        typer.Option(help="Pairs to validate on; by default some are held out."),
-    ] = None,
-    data_dir: DataDir = None,
-    columns: Columns = None,
-    encoding: Annotated[
-        str | None,
-        typer.Option(help="How files are written where not in UTF-8, such as latin-1."),
-    ] = None,
-    reverse: Annotated[
-        bool | None, typer.Option("--reverse", help="Swap source and target.")
-    ] = None,
-    strict: Annotated[
-        bool | None, typer.Option("--strict", help="Stop at a malformed line.")
-    ] = None,
-    init_from: Annotated[
-        Path | None,
-        typer.Option(
-            "--from",
-            help="Fine-tuning: begin with the weights, vocabulary and model settings "
-            "of another run, of an exported model, or of pt_en, which comes with the "
-            "package.",
-        ),
-    ] = None,
+    training: dict = ...,
 ):
     """Train a translator, or resume a run that was stopped.
 
@@ -281,40 +172,19 @@ def train(
     Exit codes: 0 done, 1 wrong input, 75 stopped by SIGTERM and 130 by Ctrl-C, both
     with the state saved: run the same command again.
     """
-    from tfxformer.config import load_config
-
+    begun = training.get("init_from")
     inherited = {}
-    if init_from is not None:
+    if begun is not None:
         from tfxformer import fine_tuning
 
-        inherited = fine_tuning.settings(init_from)
-    given = {
-        "data": {
-            "sources": data or None,
-            "weights": _numbers(weights, "--weights"),
-            "valid": valid,
-            "data_dir": data_dir,
-            "columns": columns,
-            "encoding": encoding,
-            "reverse": reverse,
-            "strict": strict,
-        },
-        "training": {
-            "steps": steps,
-            "seed": seed,
-            "init_from": None if init_from is None else str(init_from),
-        },
-    }
-    given = {
-        section: {name: value for name, value in values.items() if value is not None}
-        for section, values in given.items()
-    }
+        inherited = fine_tuning.settings(begun)
+    given = {"data": data, "training": training}
     loaded = load_config(preset, config, [inherited, given, *settings])
-    if init_from is not None and not loaded.model.dropout_rate:
+    if begun is not None and not loaded.model.dropout_rate:
         log.info(
             "model.dropout_rate is 0, as in %s; to change it: "
             "--set model.dropout_rate=0.1",
-            init_from,
+            begun,
         )
     signal.signal(signal.SIGTERM, _stop)  # until training has its own way
     start_tensorflow()
@@ -325,7 +195,8 @@ def train(
 
 
 @app.command(rich_help_panel="Translate")
-@with_decoding_options
+@with_settings("decoding", DecodingOptions)
+@with_settings("data", DataConfig, "encoding")
 def translate(
     text: Annotated[
         list[str] | None,
@@ -335,7 +206,6 @@ def translate(
     input: Annotated[
         Path | None, typer.Option("--input", "-i", help="A file, a text a line.")
     ] = None,
-    encoding: Encoding = "utf-8",
     checkpoint: Checkpoint = "best",
     tokens_per_batch: TokensPerBatch = 2048,
     scores: Annotated[
@@ -345,6 +215,7 @@ def translate(
         str, typer.Option(help="What each translation begins with; a text a sentence.")
     ] = "",
     xla: Xla = False,
+    data: dict = ...,
     decoding: dict = ...,
 ):
     """Translate texts, line by line, in their order.
@@ -354,7 +225,8 @@ def translate(
     """
     if text and input:
         raise UserError("give texts or --input, not both")
-    options = _decoding(decoding)
+    encoding = made(DataConfig, data).encoding
+    options = made(DecodingOptions, decoding)
     if prefix and (options.n_best > 1 or scores or xla):
         raise UserError("--prefix does not go with --n-best, --scores or --xla")
     if options.n_best > 1 and scores:
@@ -407,6 +279,7 @@ def _lists(lists, first):
 
 
 @app.command(rich_help_panel="Translate")
+@with_settings("data", DataConfig, "columns", "encoding")
 def score(
     run: Model = None,
     input: Annotated[
@@ -418,10 +291,9 @@ def score(
             "standard input.",
         ),
     ] = None,
-    columns: Columns = None,
-    encoding: Encoding = "utf-8",
     checkpoint: Checkpoint = "best",
     tokens_per_batch: TokensPerBatch = 2048,
+    data: dict = ...,
 ):
     """Score given translations: how likely the model finds them.
 
@@ -429,33 +301,30 @@ def score(
     log-probability of the translation's tokens; nan, with a warning, where a side is
     too long for the model.
     """
-    chunks = _chunks(input, encoding)
+    pairs = made(DataConfig, data)
+    chunks = _chunks(input, pairs.encoding)
     run = chosen_model(run)
     start_tensorflow()
     from tfxformer.translator import Translator
 
     translator = Translator.load(run, checkpoint)
     name = input or "standard input"
-    rows = _scored(translator, chunks, name, columns, tokens_per_batch)
+    rows = _scored(translator, chunks, name, pairs.columns, tokens_per_batch)
     for mean, source, translation in rows:
         sys.stdout.buffer.write(f"{mean:.4f}\t{source}\t{translation}\n".encode())
         sys.stdout.buffer.flush()
 
 
 @app.command(rich_help_panel="Train")
-@with_decoding_options
+@with_settings("decoding", DecodingOptions)
+@with_settings("data", DataConfig, *PAIRS)
 def evaluate(
-    data: Source,
+    data: dict,
     run: Model = None,
     split: Annotated[
         str, typer.Option(help="Of phrasebook and ted: train, validation or test.")
     ] = "test",
     checkpoint: Checkpoint = "best",
-    data_dir: DataDir = None,
-    columns: Columns = None,
-    encoding: Encoding = "utf-8",
-    reverse: Reverse = False,
-    strict: Strict = False,
     lowercase: Annotated[
         bool, typer.Option(help="Compare in lower case, for lower-cased references.")
     ] = False,
@@ -469,19 +338,19 @@ def evaluate(
     """Score how well pairs are translated: BLEU and chrF, by sacreBLEU."""
     from tfxformer import corpora
 
-    options = _decoding(decoding)
+    options, pairs = made(DecodingOptions, decoding), made(DataConfig, data)
+    if not pairs.sources:
+        raise UserError("name the pairs to translate, such as --data test.tsv")
     if options.n_best > 1:
         raise UserError("--n-best: one translation is evaluated, the best")
     if output:
-        check_output("--output", output, corpora.input_files(data))
+        check_output("--output", output, corpora.input_files(pairs.sources))
     loaded = corpora.load_mixture(
-        data,
+        pairs.sources,
         split,
-        data_dir=data_dir,
-        columns=columns,
-        encoding=encoding,
-        reverse=reverse,
-        strict=strict,
+        data_dir=pairs.data_dir,
+        columns=pairs.columns,
+        encoding=pairs.encoding,
         cleaned=False,
     )
     run = chosen_model(run)
@@ -491,9 +360,9 @@ def evaluate(
 
     translator = Translator.load(run, checkpoint, options, xla)
     translations = []
-    for source, (pairs, counts) in zip(data, loaded, strict=True):
+    for source, (found, counts) in zip(pairs.sources, loaded, strict=True):
         log.info("%s: %s", source, counts.describe())
-        result = evaluate(translator, pairs, lowercase, tokens_per_batch)
+        result = evaluate(translator, found, lowercase, tokens_per_batch)
         print(f"{source}: {result.sentences:,} sentences")
         print(result.describe())
         translations += result.translations
@@ -523,7 +392,7 @@ def average(
 
 
 @app.command(rich_help_panel="Serve")
-@with_decoding_options
+@with_settings("decoding", DecodingOptions)
 def export(
     run: Annotated[Path, typer.Option(help="A run folder.")],
     to: Annotated[Path, typer.Option(help="The model repository.")] = Path("export"),
@@ -563,8 +432,8 @@ def export(
         raise UserError(
             f"--precision {precision!r}: there are float32, float16 and int8"
         )
-    options = _decoding(decoding)
-    given = [f"--{name.replace('_', '-')}" for name, x in decoding.items() if x]
+    options = made(DecodingOptions, decoding)
+    given = [option(name) for name in decoding]
     given += ["--xla"] if xla else []
     if format == "ctranslate2" and precision != "float32":
         raise UserError(
@@ -589,6 +458,7 @@ def export(
 
 
 @app.command(rich_help_panel="Translate")
+@with_settings("data", DataConfig, "encoding")
 def bulk(
     beam_options: Annotated[
         list[str] | None,
@@ -630,7 +500,6 @@ def bulk(
         str | None,
         typer.Option(help="Which has ids; by default an id is file:line."),
     ] = None,
-    encoding: Encoding = "utf-8",
     shards: Annotated[
         int | None,
         typer.Option(help="Into how many shards to cut the input, about."),
@@ -639,6 +508,7 @@ def bulk(
         str,
         typer.Option(help="Where Apache Beam runs: DirectRunner is this machine."),
     ] = "DirectRunner",
+    data: dict = ...,
 ):
     """Translate files of any number and size, on Apache Beam.
 
@@ -657,7 +527,7 @@ def bulk(
         format=format,
         column=column,
         id_column=id_column,
-        encoding=encoding,
+        encoding=made(DataConfig, data).encoding,
         shards=shards,
         runner=runner,
         beam_options=beam_options or (),
@@ -827,21 +697,9 @@ def _say_next(config, run):
     """Names the commands that follow training."""
     sources = [s for s in config.data.sources if s in ("phrasebook", "ted")]
     data = sources[0] if sources else "TEST.tsv"
-    reverse = " --reverse" if config.data.reverse else ""
     run = shlex.quote(str(run))
-    log.info("next: tfxformer evaluate --run %s --data %s%s", run, data, reverse)
+    log.info("next: tfxformer evaluate --run %s --data %s", run, data)
     log.info("      tfxformer export --run %s", run)
-
-
-def _numbers(text, option):
-    if text is None:
-        return None
-    try:
-        return [float(number) for number in text.split(",")]
-    except ValueError:
-        raise UserError(
-            f"{option} {text!r}: write numbers with commas between, such as 1,3"
-        ) from None
 
 
 def _scored(translator, chunks, name, columns, tokens_per_batch):

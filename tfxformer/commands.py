@@ -1,15 +1,16 @@
-"""What all commands share: `-q`, how one that is cut off ends, and the help's look."""
+"""What commands share: options made from settings, `-q`, the help's look, the end."""
 
 import functools
 import inspect
 import re
 import sys
-from typing import Annotated
+from types import UnionType
+from typing import Annotated, Union, get_args, get_origin
 
 import typer
 
 from tfxformer.console import start_logging
-from tfxformer.errors import INTERRUPTED, Stopped
+from tfxformer.errors import INTERRUPTED, Stopped, UserError
 
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Warnings and errors only.")]
 
@@ -65,6 +66,124 @@ def _in_words(record):
         return names, found[1]
 
     return record_in_words
+
+
+# Options that are not called as their fields are.
+_NAMES = {
+    "sources": "--data",
+    "init_from": "--from",
+    "beam_size": "--beam",
+    "sampling": "--sample",
+}
+
+
+def option(field):
+    """What the command line calls a field of settings.
+
+    Example:
+        >>> option("n_best"), option("beam_size")
+        ('--n-best', '--beam')
+    """
+    return _NAMES.get(field, "--" + field.replace("_", "-"))
+
+
+def with_settings(argument, kind, *fields):
+    """Gives a command options that are made from fields of settings.
+
+    Args:
+        argument: the command's argument for what was given: a dictionary by field.
+        kind: the class of the settings.
+        fields: which of its fields; all if none is named.
+
+    Returns:
+        A decorator of commands.
+    """
+    fields = fields or [*kind.model_fields]
+
+    def decorate(command):
+        signature = inspect.signature(command)
+        parameters = []
+        for parameter in signature.parameters.values():
+            if parameter.name != argument:
+                parameters.append(parameter.replace(kind=parameter.KEYWORD_ONLY))
+            else:
+                parameters += [_option(name, kind) for name in fields]
+
+        @functools.wraps(command)
+        def with_options(**arguments):
+            given = {name: arguments.pop(name) for name in fields}
+            given = {name: x for name, x in given.items() if x not in (None, [])}
+            return command(**arguments, **{argument: given})
+
+        with_options.__signature__ = signature.replace(parameters=parameters)
+        return with_options
+
+    return decorate
+
+
+def _option(name, settings):
+    """A field of settings as a parameter that Typer makes an option of."""
+    field = settings.model_fields[name]
+    kind, about = _plain(field.annotation), {"help": field.description}
+    if kind in (list[int], list[float]):
+        about |= {"metavar": "N,N", "callback": _numbers(option(name), *get_args(kind))}
+        kind = str
+    elif kind == list[str]:
+        about["help"] += " Repeat it to name several."
+    annotation = Annotated[kind | None, typer.Option(option(name), **about)]
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(name, keyword, default=None, annotation=annotation)
+
+
+def _plain(annotation):
+    """A field's type without its limits and the None that it may be."""
+    wrapped = get_origin(annotation) in (UnionType, Union, Annotated)
+    return _plain(get_args(annotation)[0]) if wrapped else annotation
+
+
+def _numbers(name, kind):
+    """What reads an option's numbers, such as 2,1."""
+
+    def read(text):
+        try:
+            return text and [kind(number) for number in text.split(",")]
+        except ValueError:
+            raise UserError(
+                f"{name} {text!r}: write numbers with commas between, such as 2,1"
+            ) from None
+
+    return read
+
+
+def made(kind, given):
+    """Settings of what a command was given, refused as the command line spells them.
+
+    Args:
+        kind: the class of the settings.
+        given: values by field.
+
+    Returns:
+        The settings.
+
+    Raises:
+        UserError: naming the option that is wrong.
+
+    Example:
+        >>> from tfxformer.config import DataConfig
+        >>> made(DataConfig, {"columns": [2]})
+        Traceback (most recent call last):
+        ...
+        tfxformer.errors.UserError: --columns [2]: must be two numbers from 1, ...
+    """
+    try:
+        return kind(**given)
+    except UserError as error:
+        name, equals, wrong = str(error).removeprefix(kind.section).partition(" = ")
+        if equals:
+            raise UserError(f"{option(name)} {wrong}") from None
+        for field in kind.model_fields:
+            name = re.sub(rf"\b{field}\b", option(field), name)
+        raise UserError(name) from None
 
 
 def _with_quiet(command):

@@ -124,7 +124,7 @@ class ModelConfig(Settings):
     num_layers: Count = 4
     """Layers of the encoder, and of the decoder."""
     num_decoder_layers: Count | None = None
-    """Layers of the decoder, if it has others; null: `num_layers`."""
+    """Layers of the decoder; by default `num_layers`."""
     d_model: Count = 128
     """The size of each position's vector."""
     num_heads: Count = 8
@@ -134,7 +134,7 @@ class ModelConfig(Settings):
     dropout_rate: Rate = 0.1
     """Dropout of embeddings and of the sublayers' outputs."""
     attention_dropout: Rate | None = None
-    """Dropout of attention weights; null: `dropout_rate`."""
+    """Dropout of attention weights; by default `dropout_rate`."""
     activation_dropout: Rate = 0.0
     """Dropout of the feed-forward networks' hidden layers."""
     norm: Literal["post", "pre"] = "post"
@@ -174,19 +174,15 @@ class DataConfig(Settings):
     sources: Annotated[list[str], _Listed] = []
     """Where pairs come from: phrasebook, ted, TSV files (.gz too), or SRC,TGT paths."""
     weights: Annotated[list[float] | None, _Listed] = None
-    """How often each source is drawn; null: as often as it has pairs."""
+    """How often each source is drawn, such as 1,3; by default by its pairs' number."""
     valid: str | None = None
-    """A source to validate on; null: pairs held out of the others."""
+    """A source to validate on; by default pairs are held out of the others."""
     valid_pairs: Count = 1000
     """How many pairs are held out where `valid` names no source."""
     data_dir: str | None = None
     """The folder of TensorFlow Datasets, for ted."""
-    reverse: bool = False
-    """Swap source and target."""
-    strict: bool = False
-    """Stop at a malformed line instead of skipping it."""
     columns: list[int] | None = None
-    """A TSV's columns of the source and the target, from 1; null: it has these two."""
+    """A TSV's columns of source and translation, such as 2,1; by default it has two."""
     encoding: Annotated[str, AfterValidator(_encoding)] = "utf-8"
     """The encoding of files: one of Python's codecs, such as latin-1."""
     max_characters: Count = 1000
@@ -230,13 +226,13 @@ class TrainingConfig(Settings):
     schedule: Literal["inverse_sqrt", "cosine"] = "inverse_sqrt"
     """The learning rate's: "inverse_sqrt" (the paper's, section 5.3) or "cosine"."""
     learning_rate: Annotated[float, Field(gt=0)] | None = None
-    """The peak; null: the paper's, `(d_model * warmup_steps)^-0.5`."""
+    """The peak; by default the paper's, `(d_model * warmup_steps)^-0.5`."""
     warmup_steps: Count = 4000
     """Steps until the peak."""
     label_smoothing: Rate = 0.1
     """The paper's epsilon (section 5.4)."""
     clip_norm: Annotated[float, Field(gt=0)] | None = 1.0
-    """The longest gradient; null: of any length."""
+    """The longest gradient; null for any length."""
     subword_alpha: Annotated[float, Field(ge=0)] = 0.0
     """Subword regularisation: 0 is off, 0.1 is usual."""
     ema_decay: Rate = 0.0
@@ -254,7 +250,7 @@ class TrainingConfig(Settings):
     patience: Annotated[int, Field(ge=0)] = 0
     """Validations without a better metric before training stops; 0 never does."""
     checkpoint_every: Count | None = None
-    """Steps between checkpoints; null: after each validation."""
+    """Steps between checkpoints; by default after each validation."""
     keep_last: Count = 2
     """How many of the newest checkpoints are kept."""
     keep_best: Annotated[int, Field(ge=0)] = 1
@@ -264,7 +260,8 @@ class TrainingConfig(Settings):
     loss_limit: Annotated[float, Field(gt=1)] = 4.0
     """Exploding: this many times the running mean of the loss."""
     init_from: str | None = None
-    """A run or an exported model, whose weights and vocabulary to begin with."""
+    """Fine-tuning: begin with the weights, vocabulary and model settings of a run, an
+    exported model, or pt_en, which comes with the package."""
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
     """The seed of all random numbers."""
 

@@ -101,7 +101,7 @@ def side_names(path):
     with contextlib.suppress(UserError):
         data = Run.open(path).config().data
         if data.sources and {*data.sources} <= {"phrasebook", "ted"}:
-            return Names(*reversed(PT_EN)) if data.reverse else PT_EN
+            return PT_EN
     return Names("the source", "the target")
 
 

@@ -147,8 +147,6 @@ def read_pairs(config):
     data = config.data
     options = {
         "data_dir": data.data_dir,
-        "reverse": data.reverse,
-        "strict": data.strict,
         "columns": data.columns,
         "encoding": data.encoding,
     }
