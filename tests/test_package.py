@@ -188,7 +188,7 @@ def test_the_package_is_light():
         ("corpora", set()),
         ("exporting.metadata", {"numpy"}),
         ("exporting.verify", {"numpy"}),
-        ("cli", {"typer", "rich"}),
+        ("cli", {"typer", "rich", "yaml"}),
     ],
 )
 def test_modules_that_must_not_wait_for_tensorflow(module, brings):
