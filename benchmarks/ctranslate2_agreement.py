@@ -37,8 +37,7 @@ from tfxformer.exporting.ctranslate2 import (  # noqa: E402
     translate_pieces,
 )
 from tfxformer.run import Run  # noqa: E402
-from tfxformer.special_ids import END_ID, PAD_ID  # noqa: E402
-from tfxformer.tokenizer import encode_source  # noqa: E402
+from tfxformer.tokenizer import END_ID, PAD_ID, encode_source  # noqa: E402
 from tfxformer.translator import Translator  # noqa: E402
 
 BATCH = 50
@@ -85,7 +84,7 @@ def ctranslate2_ids(folder, texts, compute_type):
 def noise(folder, translator, sources, translations):
     """How much each token's log-probability differs, all tokens in one array."""
     engine = ctranslate2.Translator(str(folder), compute_type="float32")
-    pieces = translator.tokenizer.pieces
+    pieces = translator.tokenizer.tokens
     targets = [ids[: translator.max_length - 1] for ids in translations]
     results = engine.score_batch(
         [pieces(ids) for ids in sources],

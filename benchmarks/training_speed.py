@@ -44,7 +44,7 @@ from tfxformer import corpora
 from tfxformer.batches import TrainingBatches, evaluation_batches
 from tfxformer.config import load_config
 from tfxformer.token_corpus import corpus_key, write_corpus
-from tfxformer.vocabulary import Vocabulary
+from tfxformer.tokenizer import Tokenizer
 
 HERE = Path(__file__).parent
 PRESET = "tutorial"
@@ -139,7 +139,7 @@ def prepare(args, folder):
     longest = config.model.max_length
     pairs, _ = corpora.load(args.data)
     pairs = pairs[::EVERY]
-    vocabulary = Vocabulary.train(
+    vocabulary = Tokenizer.train(
         [side for pair in pairs for side in pair], config.tokenizer.vocab_size
     )
     key = corpus_key(pairs, vocabulary, longest)

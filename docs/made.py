@@ -28,8 +28,7 @@ LINK = re.compile(r"(\]\()([^)#\s]*)(#[^)\s]*)?(\))")
 
 # The paper's Figure 1 from bottom to top, left side first, with what stands beside it.
 FIGURE_1 = [
-    ("Inputs", "text becomes token ids", "vocabulary.Vocabulary"),
-    ("", "the same inside the exported graph", "tokenizer.Tokenizer"),
+    ("Inputs", "text becomes token ids", "tokenizer.Tokenizer"),
     (
         "Outputs (shifted right)",
         "the decoder reads from the start token on, and is to write to the end token",

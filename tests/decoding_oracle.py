@@ -9,7 +9,7 @@ import numpy_transformer as numpy_version
 import oracle
 
 from tfxformer.decoding import DecodingOptions, decode
-from tfxformer.special_ids import END_ID, PAD_ID, START_ID
+from tfxformer.tokenizer import END_ID, PAD_ID, START_ID
 
 # Few enough ids that all sequences can be written down: three letters.
 SMALL = {"num_layers": 2, "d_model": 8, "num_heads": 2, "dff": 16, "max_length": 24}

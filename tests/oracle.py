@@ -3,7 +3,7 @@
 import numpy as np
 
 from tfxformer import Transformer
-from tfxformer.special_ids import END_ID
+from tfxformer.tokenizer import END_ID
 
 TINY = {"num_layers": 2, "d_model": 16, "num_heads": 4, "dff": 32}
 SOURCE_VOCAB, TARGET_VOCAB = 23, 19

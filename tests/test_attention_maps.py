@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose
 from tfxformer import Transformer, Translator
 from tfxformer.attention_maps import attention_maps
 from tfxformer.errors import UserError
-from tfxformer.special_ids import START_ID
+from tfxformer.tokenizer import START_ID
 
 SENTENCE = "O gato preto bebeu o leite."
 
@@ -44,7 +44,7 @@ def test_tokens_are_those_of_the_translation(translator, maps):
     assert maps.source_tokens == explanation.source_tokens
     assert maps.target_tokens == explanation.target_tokens
     assert maps.source_tokens[-1] == maps.target_tokens[-1] == "</s>"
-    start = translator.tokenizer.pieces([START_ID])[0]
+    start = translator.tokenizer.tokens([START_ID])[0]
     assert maps.target_inputs == [start, *maps.target_tokens[:-1]]
 
 

@@ -16,7 +16,7 @@ from tfxformer import batches
 from tfxformer.batches import TrainingBatches, evaluation_batches, prefetch
 from tfxformer.errors import UserError
 from tfxformer.token_corpus import TokenCorpus, write_corpus, write_shard
-from tfxformer.vocabulary import Vocabulary
+from tfxformer.tokenizer import Tokenizer
 
 WORDS = "o gato bebe leite a casa azul e o mar the cat drinks milk"
 MAX_LENGTH = 64
@@ -346,7 +346,7 @@ def as_lists(taken):
 @pytest.fixture(scope="module")
 def vocabulary():
     lines = ["o gato bebe leite", "a casa azul e o mar", "the cat drinks milk"]
-    return Vocabulary.train(lines * 30, 330)
+    return Tokenizer.train(lines * 30, 330)
 
 
 @pytest.fixture(scope="module")
@@ -371,11 +371,10 @@ def spoken(vocabulary, tmp_path_factory):
     ]
 
 
-@pytest.mark.parametrize("alpha", [0.0, 0.2])
 @pytest.mark.parametrize("weights", [None, [1, 2]])
 @pytest.mark.parametrize("static_shapes", [False, True])
 def test_going_on_gives_what_would_have_followed(
-    spoken, vocabulary, alpha, weights, static_shapes, monkeypatch
+    spoken, weights, static_shapes, monkeypatch
 ):
     monkeypatch.setattr(batches, "BLOCK_PAIRS", 60)
 
@@ -385,8 +384,6 @@ def test_going_on_gives_what_would_have_followed(
             tokens_per_batch=160,
             max_length=MAX_LENGTH,
             weights=weights,
-            vocabulary=vocabulary,
-            alpha=alpha,
             static_shapes=static_shapes,
             seed=3,
         )

@@ -22,7 +22,7 @@ from tfxformer.exporting.ctranslate2 import (
     specification,
     translate_pieces,
 )
-from tfxformer.special_ids import END_ID, PAD_ID
+from tfxformer.tokenizer import END_ID, PAD_ID
 from tfxformer.translator import Translator
 
 ctranslate2 = pytest.importorskip("ctranslate2")
@@ -124,7 +124,7 @@ def scores(transformer, source, target):
 
 def test_log_probabilities_are_the_same(pair):
     translator, engine = pair
-    pieces = translator.tokenizer.pieces
+    pieces = translator.tokenizer.tokens
     rng = np.random.default_rng(1)
     vocab_size = translator.tokenizer.vocab_size
     sources, targets = (
@@ -142,8 +142,8 @@ def test_greedy_translations_are_the_same(pair):
     translator, engine = pair
     tokenizer = translator.tokenizer
     ids = sentences(tokenizer)
-    ours = [tokenizer.pieces(i) for i in our_greedy(translator.transformer, ids)]
-    theirs = translate_pieces(engine, map(tokenizer.pieces, ids), MAX_LENGTH)
+    ours = [tokenizer.tokens(i) for i in our_greedy(translator.transformer, ids)]
+    theirs = translate_pieces(engine, map(tokenizer.tokens, ids), MAX_LENGTH)
     assert theirs == ours
     assert theirs[0] == [] and len({tuple(pieces) for pieces in theirs}) > 3
     assert {len(pieces) for pieces in theirs[1:]} != {MAX_LENGTH}
@@ -153,7 +153,7 @@ def test_a_translation_has_the_limit_of_its_own_sentence(make):
     """Also where a longer one in the batch lets CTranslate2 write on."""
     translator, folder = make(max_length=48)
     engine = ctranslate2.Translator(str(folder), intra_threads=1)
-    pieces = translator.tokenizer.pieces
+    pieces = translator.tokenizer.tokens
     short, long = [5], [*range(5, 25)]
     alone, _ = translate_pieces(engine, [pieces(short)] * 2, 48)
     together, _ = translate_pieces(engine, [pieces(short), pieces(long)], 48)
@@ -168,15 +168,15 @@ def test_a_translation_may_be_empty(make, tokenizer):
     specification(tokenizer, translator.transformer).save(str(folder))
     engine = ctranslate2.Translator(str(folder), intra_threads=1)
     assert our_greedy(translator.transformer, [[5, 6]]) == [[]]
-    assert translate_pieces(engine, [tokenizer.pieces([5, 6])], MAX_LENGTH) == [[]]
+    assert translate_pieces(engine, [tokenizer.tokens([5, 6])], MAX_LENGTH) == [[]]
 
 
 def test_the_special_pieces_are_never_written(pair):
     """By no option of CTranslate2's: it is in the model."""
     translator, engine = pair
-    special = {*translator.tokenizer.pieces(range(END_ID))}
+    special = {*translator.tokenizer.tokens(range(END_ID))}
     sources = [
-        translator.tokenizer.pieces(ids) for ids in sentences(translator.tokenizer)
+        translator.tokenizer.tokens(ids) for ids in sentences(translator.tokenizer)
     ]
     sources = [pieces[:9] for pieces in sources]
     for beam_size in (1, 4):
@@ -204,7 +204,7 @@ def test_epsilon_is_ours(make, tokenizer):
 
     def difference():
         engine = ctranslate2.Translator(str(folder), intra_threads=1)
-        pair = [tokenizer.pieces(source)], [tokenizer.pieces(target)]
+        pair = [tokenizer.tokens(source)], [tokenizer.tokens(target)]
         return np.abs(engine.score_batch(*pair)[0].log_probs - expected).max()
 
     assert difference() < 1e-4

@@ -198,7 +198,7 @@ def test_layers_and_heads_that_are_not_there(wrong, model):
 
 def test_pieces_of_a_model(drawn, model, translator):
     tokenizer = translator.tokenizer
-    cut = tokenizer.pieces(tokenizer.tokenize([TEXT])[0].numpy())
+    cut = tokenizer.tokens(tokenizer.tokenize([TEXT])[0].numpy())
     (tokens, _, _, _), _ = drawn("masks", TEXT, "--run", model, function="draw_mask")
     assert tokens == ["[start]", *cut]
 
@@ -223,7 +223,7 @@ def test_lengths_in_tokens(drawn, model, translator, tmp_path):
 
 
 def test_neighbours_of_words(drawn, wrong, model, translator):
-    pieces = translator.tokenizer.pieces(range(translator.tokenizer.vocab_size))
+    pieces = translator.tokenizer.tokens(range(translator.tokenizer.vocab_size))
     word = next(p for p in pieces if p.startswith("▁") and p[1:] not in ["", *pieces])
     options = ["--run", model, "--count", 3]
     (vectors, given, chosen, count), _ = drawn(

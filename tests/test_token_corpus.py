@@ -23,14 +23,14 @@ from tfxformer.token_corpus import (
     write_corpus,
     write_shard,
 )
-from tfxformer.vocabulary import Vocabulary
+from tfxformer.tokenizer import Tokenizer
 
 PAIRS = [Pair(f"o gato {i}", f"the cat number {i} drinks") for i in range(50)]
 
 
 @pytest.fixture(scope="module")
 def vocabulary():
-    return Vocabulary.train([side for pair in PAIRS for side in pair], 340)
+    return Tokenizer.train([side for pair in PAIRS for side in pair], 340)
 
 
 @pytest.fixture
@@ -150,7 +150,7 @@ def test_a_cache_is_written_once(tmp_path, vocabulary, small_shards):
 
 
 def test_what_changes_the_ids_changes_the_cache(tmp_path, vocabulary, small_shards):
-    other = Vocabulary.train([side for pair in PAIRS for side in pair], 335)
+    other = Tokenizer.train([side for pair in PAIRS for side in pair], 335)
     assert other.model != vocabulary.model
     changed = [*PAIRS[:20], Pair("o rato", PAIRS[20].target), *PAIRS[21:]]
     folder, keys = tmp_path / "tokens", set()
@@ -172,7 +172,7 @@ def test_what_changes_the_ids_changes_the_cache(tmp_path, vocabulary, small_shar
 
 
 def test_a_key_does_not_vouch_for_another_vocabulary(tmp_path, vocabulary):
-    other = Vocabulary.train([side for pair in PAIRS for side in pair], 335)
+    other = Tokenizer.train([side for pair in PAIRS for side in pair], 335)
     cached_corpus(tmp_path / "tokens", PAIRS, vocabulary, 64, "key")
     again = cached_corpus(tmp_path / "tokens", PAIRS, other, 64, "key")
     assert rows_of(again) == encoded(other, PAIRS)
@@ -212,10 +212,10 @@ WRITER = """
 import sys, time
 from tfxformer import token_corpus
 from tfxformer.corpora import Pair
-from tfxformer.vocabulary import Vocabulary
+from tfxformer.tokenizer import Tokenizer
 
 token_corpus.PAIRS_PER_SHARD = 7
-vocabulary = Vocabulary.load(sys.argv[1])
+vocabulary = Tokenizer.load(sys.argv[1])
 
 def chunks():
     for number in range(int(sys.argv[3])):

@@ -18,7 +18,7 @@ from tfxformer.corpora import load
 from tfxformer.decoding import DecodingOptions
 from tfxformer.errors import UserError
 from tfxformer.sentences import split_to_fit
-from tfxformer.special_ids import END_ID
+from tfxformer.tokenizer import END_ID
 
 SENTENCES = [pair.source for pair in load("phrasebook", "test", cleaned=False)[0][:64]]
 TIE = 1e-5  # two candidates this near in log-probability may change places
@@ -542,7 +542,8 @@ def test_streams_take_the_options_but_a_beam(translator, brief):
 
 def test_half_a_character_is_not_seen(translator, monkeypatch):
     """Some characters are three bytes, and each byte a token."""
-    ids = translator.tokenizer.ids_of(["▁a", "<0xE6>", "<0xBC>", "<0xA2>", "▁b"])
+    tokens = ["▁a", "<0xE6>", "<0xBC>", "<0xA2>", "▁b"]
+    ids = translator.tokenizer.processor.piece_to_id(tokens)
     steps = [np.array([[ids[: i + 1]]], "int32") for i in range(len(ids))]
     monkeypatch.setattr(translator_module, "decode_steps", lambda *_: steps)
     seen = [*translator.stream("qualquer")]

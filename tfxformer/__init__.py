@@ -29,7 +29,6 @@ _HOMES = {
     "tokenizer": ["Tokenizer"],
     "training": ["CustomSchedule", "masked_accuracy", "masked_loss"],
     "translator": ["Translator"],
-    "vocabulary": ["Vocabulary"],
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

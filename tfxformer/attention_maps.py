@@ -6,7 +6,7 @@ import numpy as np
 
 from tfxformer.errors import UserError
 from tfxformer.layers.masking import key_mask, look_ahead_mask
-from tfxformer.special_ids import START_ID
+from tfxformer.tokenizer import START_ID
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ def attention_maps(translator, text):
     encoder, decoder, cross = _weights(translator.transformer, source, target_in)
     return AttentionMaps(
         answer.source_tokens,
-        translator.tokenizer.pieces(target_in)[:written],
+        translator.tokenizer.tokens(target_in)[:written],
         answer.target_tokens,
         encoder,
         decoder[:, :, :written, :written],

@@ -10,15 +10,15 @@ from typing import NamedTuple
 import numpy as np
 
 from tfxformer.errors import UserError
-from tfxformer.special_ids import END_ID, PAD_ID, START_ID
 from tfxformer.token_corpus import TokenCorpus
+from tfxformer.tokenizer import END_ID, PAD_ID, START_ID
 
 # Pairs that are put in order of length together. Of so many, a batch finds enough of
 # its own length; and they fit into memory.
 BLOCK_PAIRS = 200_000
 
 # What random numbers are drawn for. Each has its own, so that none repeats another's.
-_SHARDS, _PAIRS, _ORDER, _PIECES = range(4)
+_SHARDS, _PAIRS, _ORDER = range(3)
 
 
 class TrainingBatches:
@@ -39,8 +39,8 @@ class TrainingBatches:
         max_length: the most positions of a source or a target.
         weights: how often a pair is drawn from each corpus, relative to one another.
             By default all corpora are one, and each pair is as likely as any other.
-        vocabulary: the `Vocabulary`, for ``alpha``.
-        alpha: subword regularisation, see `Vocabulary.sample`; 0 for none.
+        vocabulary: the `Tokenizer`, for ``alpha``.
+        alpha: subword regularisation, see `Tokenizer.encode`; 0 for none.
         seed: makes the order the same from run to run.
         static_shapes: only a few shapes, for what compiles anew for each: both sides
             are padded to one of a few widths, and rows of padding fill a batch up.
@@ -52,8 +52,8 @@ class TrainingBatches:
         >>> import tempfile
         >>> from tfxformer.corpora import Pair
         >>> from tfxformer.token_corpus import write_corpus
-        >>> from tfxformer.vocabulary import Vocabulary
-        >>> vocabulary = Vocabulary.train(["o gato", "the cat"] * 50, 300)
+        >>> from tfxformer.tokenizer import Tokenizer
+        >>> vocabulary = Tokenizer.train(["o gato", "the cat"] * 50, 300)
         >>> pairs = [Pair("o gato", "the cat"), Pair("gato", "cat")]
         >>> folder = tempfile.mkdtemp() + "/tokens"
         >>> corpus = write_corpus(folder, [pairs], vocabulary, 64, key="two pairs")
@@ -155,15 +155,17 @@ class TrainingBatches:
             for rows in stream.rows(int(block * rate), int((block + 1) * rate)):
                 rows = rows.take(np.flatnonzero(rows.fit(self._max_length)))
                 if self._alpha:
-                    rows = self._sampled(rows, (block, len(parts)))
+                    rows = self._sampled(rows)
                 parts.append(rows)
         return _Rows.join(parts)
 
-    def _sampled(self, rows, place):
-        """The same text in other pieces."""
-        seed = (self._seed, _PIECES, *place)
+    def _sampled(self, rows):
+        """The same text in other tokens."""
         lengths = rows.lengths.ravel()
-        ids, lengths = self._vocabulary.resample(rows.ids, lengths, self._alpha, seed)
+        texts = self._vocabulary.decode(np.split(rows.ids, np.cumsum(lengths)[:-1]))
+        drawn = self._vocabulary.encode(texts, self._alpha)
+        ids = np.fromiter(chain.from_iterable(drawn), np.int32)
+        lengths = np.array([*map(len, drawn)])
         drawn = _Rows.of(lengths, ids)
         # A drawn segmentation may be too long where the best one is not.
         chosen = np.arange(len(rows.lengths))

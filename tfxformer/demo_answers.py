@@ -16,7 +16,7 @@ from tfxformer.errors import UserError
 from tfxformer.layers.masking import look_ahead_mask, padding_mask
 from tfxformer.plots import draw_mask, draw_position_similarity, draw_positions, svg
 from tfxformer.signature_translator import as_text
-from tfxformer.special_ids import END_ID, PAD_ID
+from tfxformer.tokenizer import END_ID, PAD_ID
 
 log = logging.getLogger("tfxformer")
 

@@ -7,7 +7,7 @@ from tfxformer.errors import UserError
 from tfxformer.exporting.metadata import read_architecture
 from tfxformer.exporting.repository import SHIPPED, find_model
 from tfxformer.run import Run, load_weights
-from tfxformer.vocabulary import Vocabulary
+from tfxformer.tokenizer import Tokenizer
 
 
 def find(name):
@@ -103,28 +103,28 @@ def check(config):
             )
 
 
-def vocabulary(name):
-    """The vocabulary that training takes over.
+def tokenizer(name):
+    """The tokenizer that training takes over.
 
     Args:
         name: as `find` takes it.
 
     Returns:
-        A `Vocabulary`.
+        A `Tokenizer`.
 
     Raises:
         UserError: when it cannot be read.
 
     Example:
-        >>> vocabulary("pt_en").vocab_size
+        >>> tokenizer("pt_en").vocab_size
         8000
     """
     path = find(name)
     if not _is_export(path):
-        return Run(path).vocabulary()
+        return Run(path).tokenizer()
     from tfxformer.exporting.reopen import read_vocabulary
 
-    return Vocabulary(read_vocabulary(path))
+    return Tokenizer(read_vocabulary(path))
 
 
 def set_weights(model, name):

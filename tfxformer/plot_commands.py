@@ -326,7 +326,7 @@ def lengths(
         }
     else:
         unit = "tokens"
-        encode = _vocabulary(run).encode
+        encode = _tokenizer(run).encode
         counts = {side: [*map(len, encode(texts))] for side, texts in sides.items()}
     from tfxformer import plots
 
@@ -370,13 +370,13 @@ def neighbours(
     translator = _translator(run, checkpoint)
     tokenizer = translator.tokenizer
     size = tokenizer.vocab_size
-    pieces = tokenizer.pieces(range(size))
+    pieces = tokenizer.tokens(range(size))
     chosen = []
     for word in words:
         found = next((p for p in (f"\u2581{word}", word) if p in pieces), None)
         if found is None:
             ids = tokenizer.tokenize([word])[0].numpy()
-            cut = " ".join(tokenizer.pieces(ids))
+            cut = " ".join(tokenizer.tokens(ids))
             raise UserError(f"{word!r}: the vocabulary has it in pieces only: {cut}")
         chosen.append(found)
     layer = translator.transformer.encoder.pos_embedding.embedding
@@ -444,19 +444,19 @@ def _translator(path, checkpoint):
     return load_translator(path, checkpoint)
 
 
-def _vocabulary(path):
-    """The vocabulary of a run folder, or of an export."""
+def _tokenizer(path):
+    """The tokenizer of a run folder, or of an export."""
     path = _chosen(path)
     start_tensorflow()
     from tfxformer.exporting.reopen import read_vocabulary
     from tfxformer.run import Run
-    from tfxformer.vocabulary import Vocabulary
+    from tfxformer.tokenizer import Tokenizer
 
     if (path / "saved_model.pb").exists():
-        return Vocabulary(read_vocabulary(path))
-    return Run.open(path).vocabulary()
+        return Tokenizer(read_vocabulary(path))
+    return Run.open(path).tokenizer()
 
 
 def _pieces(path, text):
-    vocabulary = _vocabulary(path)
-    return vocabulary.pieces(vocabulary.encode([text])[0])
+    tokenizer = _tokenizer(path)
+    return tokenizer.tokens(tokenizer.encode([text])[0])

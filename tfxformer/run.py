@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tfxformer.config import load_config
 from tfxformer.errors import UserError
-from tfxformer.vocabulary import Vocabulary
+from tfxformer.tokenizer import Tokenizer
 
 log = logging.getLogger("tfxformer")
 
@@ -117,19 +117,8 @@ class Run:
         """
         return load_config(file=self.config_file)
 
-    def vocabulary(self):
-        """The run's vocabulary.
-
-        Returns:
-            A `Vocabulary`.
-
-        Raises:
-            UserError: when it cannot be read.
-        """
-        return Vocabulary.load(self.tokenizer_file)
-
     def tokenizer(self):
-        """The run's tokenizer, which needs TensorFlow.
+        """The run's tokenizer.
 
         Returns:
             A `Tokenizer`.
@@ -137,8 +126,6 @@ class Run:
         Raises:
             UserError: when it cannot be read.
         """
-        from tfxformer.tokenizer import Tokenizer
-
         return Tokenizer.load(self.tokenizer_file)
 
     def load(self, checkpoint="best"):
@@ -160,7 +147,7 @@ class Run:
         """The model alone; see `load`.
 
         Args:
-            vocab_size: the pieces of the run's vocabulary.
+            vocab_size: the size of the run's vocabulary.
             checkpoint: one of `CHECKPOINTS`.
 
         Returns:

@@ -37,7 +37,7 @@ class TokenCorpus:
         folder: where it is.
         key: what `corpus_key` gave when it was written, or what else tells it from
             other corpora.
-        tokenizer_digest: the `Vocabulary.digest` of the vocabulary.
+        tokenizer_digest: the `Tokenizer.digest` of the vocabulary.
         vocab_size: the vocabulary's pieces.
         max_length: no side has more pieces than this less one, so that the start or
             the end token still fits.
@@ -48,8 +48,8 @@ class TokenCorpus:
     Example:
         >>> import tempfile
         >>> from tfxformer.corpora import Pair
-        >>> from tfxformer.vocabulary import Vocabulary
-        >>> vocabulary = Vocabulary.train(["o gato", "the cat"] * 50, 300)
+        >>> from tfxformer.tokenizer import Tokenizer
+        >>> vocabulary = Tokenizer.train(["o gato", "the cat"] * 50, 300)
         >>> pairs = [Pair("o gato", "the cat"), Pair("gato", "cat")]
         >>> key = corpus_key(pairs, vocabulary, 64)
         >>> folder = tempfile.mkdtemp() + "/tokens"
@@ -186,7 +186,7 @@ def write_corpus(folder, chunks, vocabulary, max_length, key):
     Args:
         folder: where the corpus is to be.
         chunks: lists of `Pair`s, one after the other.
-        vocabulary: a `Vocabulary`.
+        vocabulary: a `Tokenizer`.
         max_length: the most positions of a source or a target; a pair with more than
             ``max_length - 1`` pieces on a side is left out and counted.
         key: see `TokenCorpus`.
@@ -227,7 +227,7 @@ def cached_corpus(folder, pairs, vocabulary, max_length, key):
     Args:
         folder: where it is, or is to be.
         pairs: a list of `Pair`s.
-        vocabulary: a `Vocabulary`.
+        vocabulary: a `Tokenizer`.
         max_length: see `write_corpus`.
         key: `corpus_key` of the same.
 
@@ -241,8 +241,8 @@ def cached_corpus(folder, pairs, vocabulary, max_length, key):
     Example:
         >>> import tempfile
         >>> from tfxformer.corpora import Pair
-        >>> from tfxformer.vocabulary import Vocabulary
-        >>> vocabulary = Vocabulary.train(["o gato", "the cat"] * 50, 300)
+        >>> from tfxformer.tokenizer import Tokenizer
+        >>> vocabulary = Tokenizer.train(["o gato", "the cat"] * 50, 300)
         >>> folder = tempfile.mkdtemp() + "/tokens"
         >>> cached_corpus(folder, [Pair("gato", "cat")], vocabulary, 64, "1").pairs
         1
@@ -265,7 +265,7 @@ def corpus_key(pairs, vocabulary, max_length):
 
     Args:
         pairs: an iterable of `Pair`s.
-        vocabulary: a `Vocabulary`.
+        vocabulary: a `Tokenizer`.
         max_length: the most positions of a source or a target.
 
     Returns:
@@ -273,8 +273,8 @@ def corpus_key(pairs, vocabulary, max_length):
 
     Example:
         >>> from tfxformer.corpora import Pair
-        >>> from tfxformer.vocabulary import Vocabulary
-        >>> vocabulary = Vocabulary.train(["o gato", "the cat"] * 50, 300)
+        >>> from tfxformer.tokenizer import Tokenizer
+        >>> vocabulary = Tokenizer.train(["o gato", "the cat"] * 50, 300)
         >>> pairs = [Pair("o gato", "the cat")]
         >>> corpus_key(pairs, vocabulary, 64) == corpus_key(pairs, vocabulary, 65)
         False

@@ -1,82 +1,116 @@
-"""Text to token ids and back in the graph: SentencePiece as TensorFlow ops."""
+"""Text to token ids and back: SentencePiece, in Python and in a TensorFlow graph."""
 
-import tensorflow as tf
-import tensorflow_text as tf_text
-from tensorflow_text.python.ops import sentencepiece_tokenizer
+import hashlib
+import io
+import re
+from functools import cached_property
+from pathlib import Path
+
+import sentencepiece
 
 from tfxformer.corpora.cleaning import INVISIBLE
-from tfxformer.special_ids import END_ID, PAD_ID, START_ID, UNK_ID
-from tfxformer.vocabulary import Vocabulary
+from tfxformer.errors import UserError
+from tfxformer.outputs import write_file
+
+# The four token ids that are no text, the same in every vocabulary.
+PAD_ID, UNK_ID, START_ID, END_ID = 0, 1, 2, 3
+
+# Control characters, and the white space that NFKC leaves as it is. This pattern and
+# INVISIBLE mean the same to Python and to TensorFlow.
+_CONTROL = "[\\x00-\\x1f\\x7f-\u009f\u1680\u2028\u2029]"
 
 
-class Tokenizer(tf.Module):
-    """One vocabulary of pieces for both languages (Kudo and Richardson 2018).
+class Tokenizer:
+    """One vocabulary of subword tokens for both languages (Kudo and Richardson 2018).
 
-    Text that the vocabulary has no piece for is spelt in bytes, so any text
-    survives the round trip, up to Unicode NFKC and white space: runs of it become
-    one space, and control characters (tabs, newlines, NUL) and bytes that are not
-    UTF-8 count as spaces. So does "▁" (U+2581), SentencePiece's sign for one.
-    Invisible marks (zero-width space, word joiner, byte-order mark, soft hyphen)
-    are dropped, as `corpora.normalize` drops them from training pairs.
-    `Vocabulary` gives the same ids without TensorFlow.
+    `encode` and `decode` take Python's lists and do without TensorFlow; `tokenize` and
+    `detokenize` give the same answers in a graph. Bytes spell what the vocabulary
+    lacks, so any text survives, up to Unicode NFKC and white space: control characters,
+    bytes that are not UTF-8 and "▁" (U+2581) count as spaces, and runs of spaces become
+    one. `corpora.cleaning.INVISIBLE` marks are dropped.
 
     Args:
         model: the bytes of a SentencePiece model, trained by `Tokenizer.train`.
 
     Raises:
-        UserError: when the bytes are no SentencePiece model, or one whose special
-            pieces stand elsewhere than 0 (padding), 1 (unknown), 2 (start), 3 (end).
+        UserError: the bytes are no SentencePiece model, or one with other special
+            tokens than 0 (padding), 1 (unknown), 2 (start) and 3 (end).
 
     Example:
         >>> lines = ["o gato bebe leite", "a casa é azul"] * 50
         >>> tokenizer = Tokenizer.train(lines, vocab_size=300)
-        >>> ids = tokenizer.tokenize(["a casa é azul", ""])
+        >>> tokenizer.decode(tokenizer.encode(["a casa é azul", ""]))
+        ['a casa é azul', '']
+        >>> ids = tokenizer.tokenize(["a casa é azul", ""])  # a RaggedTensor
         >>> tokenizer.detokenize(ids).numpy()[0].decode()
         'a casa é azul'
     """
 
     def __init__(self, model):
-        super().__init__(name="tokenizer")
-        self.vocabulary = Vocabulary(model)
-        self._resource = _Resource(self.vocabulary)
-        self._pieces = self._ops()
-
-    @property
-    def model(self):
-        """The bytes of the SentencePiece model."""
-        return self.vocabulary.model
-
-    @property
-    def processor(self):
-        """SentencePiece's own, outside the graph."""
-        return self.vocabulary.processor
-
-    @property
-    def vocab_size(self):
-        """How many pieces there are, the special ones included."""
-        return self.vocabulary.vocab_size
+        self.model = model
+        self.processor = sp = sentencepiece.SentencePieceProcessor()
+        try:
+            sp.LoadFromSerializedProto(model)
+        except (RuntimeError, UnicodeDecodeError):  # a damaged token is not UTF-8
+            raise UserError("not a SentencePiece model") from None
+        special = (sp.pad_id(), sp.unk_id(), sp.bos_id(), sp.eos_id())
+        if special != (PAD_ID, UNK_ID, START_ID, END_ID):
+            raise UserError(
+                "the SentencePiece model must have pad, unk, bos and eos as tokens "
+                f"0, 1, 2 and 3, not {special}: train one with `tfxformer train`"
+            )
+        self.vocab_size = sp.GetPieceSize()
+        self.digest = hashlib.sha256(model).hexdigest()
 
     @classmethod
-    def train(cls, lines, vocab_size, casing="keep", seed=0):
-        """Learns the pieces, see `Vocabulary.train`.
+    def train(cls, lines, vocab_size, casing="keep"):
+        """Learn a vocabulary (unigram language model, Kudo 2018).
 
         Args:
-            lines: strings of both languages.
-            vocab_size: the most pieces to learn.
-            casing: "keep" or "lower".
-            seed: which lines are drawn where there are very many.
+            lines: an iterable of strings of both languages. SentencePiece draws 2
+                million where there are more.
+            vocab_size: the most tokens to learn, the 4 special ones and the 256
+                bytes included; a small corpus may give fewer.
+            casing: "keep", or "lower" for a translator that reads and writes lower
+                case only.
 
         Returns:
             A `Tokenizer`.
 
         Raises:
-            UserError: see `Vocabulary.train`.
+            UserError: there is no text, or ``vocab_size`` is too small for the
+                text's characters.
         """
-        return cls(Vocabulary.train(lines, vocab_size, casing, seed).model)
+        model = io.BytesIO()
+        try:
+            sentencepiece.SentencePieceTrainer.Train(
+                sentence_iterator=(line for line in lines if line.strip()),
+                model_writer=model,
+                input_sentence_size=2_000_000,
+                vocab_size=vocab_size,
+                hard_vocab_limit=False,
+                byte_fallback=True,
+                character_coverage=0.9998,  # rare characters are spelt in bytes
+                normalization_rule_name={"keep": "nfkc", "lower": "nfkc_cf"}[casing],
+                pad_id=PAD_ID,
+                unk_id=UNK_ID,
+                bos_id=START_ID,
+                eos_id=END_ID,
+                num_threads=4,  # the same tokens on every machine
+                max_sentence_length=100_000,
+                minloglevel=2,
+            )
+        except RuntimeError as error:
+            reason = str(error).strip().splitlines()[-1]
+            raise UserError(
+                f"no vocabulary of {vocab_size} tokens can be learnt from the text: "
+                f"{reason}"
+            ) from None
+        return cls(model.getvalue())
 
     @classmethod
     def load(cls, path):
-        """Reads a tokenizer from a file.
+        """Read a tokenizer from a file.
 
         Args:
             path: a SentencePiece model, as `save` wrote it.
@@ -85,196 +119,177 @@ class Tokenizer(tf.Module):
             A `Tokenizer`.
 
         Raises:
-            UserError: when the file is not there or is no SentencePiece model.
+            UserError: the file is not there or is no SentencePiece model.
         """
-        return cls(Vocabulary.load(path).model)
+        try:
+            return cls(Path(path).read_bytes())
+        except (OSError, UserError) as error:
+            reason = getattr(error, "strerror", error)
+            raise UserError(f"{path}: {reason}") from None
 
     def save(self, path):
-        """Writes the tokenizer to one file, a SentencePiece model.
+        """Write the tokenizer to one file, a SentencePiece model, or not at all.
 
         Args:
             path: the file.
 
         Raises:
-            UserError: when it cannot be written.
+            UserError: it cannot be written.
         """
-        self.vocabulary.save(path)
+        write_file(path, self.model)
 
-    def tokenize(self, text, alpha=0.0):
-        """Text to ids, in the graph or outside it.
+    def encode(self, texts, alpha=0.0):
+        """Cut texts into tokens.
 
         Args:
-            text: strings ``(batch,)``.
-            alpha: 0 for the best segmentation; else one is drawn from all, the more
-                freely the smaller alpha is (subword regularisation, Kudo 2018; 0.1
-                is usual). The draws cannot be seeded.
+            texts: a list of strings.
+            alpha: 0 for the best segmentation. Otherwise SentencePiece draws one of
+                all, as its probability to the power of ``alpha`` is (subword
+                regularisation, Kudo 2018; 0.1 is usual). You cannot seed the draws.
 
         Returns:
-            Ragged int32 ``(batch, length)``, without start and end. An empty string
-            has no ids.
+            A list of ids for each text, without start and end.
         """
-        text = clean(tf.convert_to_tensor(text, tf.string))
-        text = tf.strings.regex_replace(text, INVISIBLE, "")
-        if not alpha:
-            return self._pieces.tokenize(text)
-        return self._ops(nbest_size=-1, alpha=alpha).tokenize(text)
+        texts = [re.sub(INVISIBLE, "", re.sub(_CONTROL, " ", t)) for t in texts]
+        sampling = {"enable_sampling": True, "nbest_size": -1, "alpha": alpha}
+        return self.processor.encode(texts, num_threads=1, **sampling if alpha else {})
 
-    def detokenize(self, ids):
-        """Ids to text, in the graph or outside it.
+    def decode(self, ids):
+        """Turn ids into texts.
 
         Args:
-            ids: ragged or padded int32 ``(batch, length)``. Padding, start and end
-                are left out; an id outside the vocabulary is shown as U+2047.
+            ids: a list of ids for each text. Padding, start and end are left out; an
+                id outside the vocabulary becomes U+2047.
 
         Returns:
-            Strings ``(batch,)``, valid UTF-8 whatever the ids.
+            A list of strings, U+FFFD for control characters and broken UTF-8.
         """
-        if not isinstance(ids, tf.RaggedTensor):
-            ids = tf.RaggedTensor.from_tensor(ids)
-        known = (ids.values >= 0) & (ids.values < self.vocab_size)
-        ids = ids.with_values(tf.where(known, ids.values, UNK_ID))
-        return clean(self._pieces.detokenize(ids), replacement=0xFFFD)
+        if not len(ids):  # SentencePiece takes it for one text
+            return []
+        known = range(self.vocab_size)
+        ids = [[int(i) if int(i) in known else UNK_ID for i in row] for row in ids]
+        texts = self.processor.decode(ids, num_threads=1)
+        return [re.sub(_CONTROL, "\ufffd", text) for text in texts]
 
-    def spell(self, ids):
-        """Each token as SentencePiece spells it, in the graph or outside it.
+    def tokens(self, ids):
+        """Give the tokens of a list of ids as SentencePiece spells them.
 
         Args:
-            ids: padded int32 ``(batch, length)``.
-
-        Returns:
-            Strings ``(batch, length)``, empty for padding.
-        """
-        spelt = self._pieces.id_to_string(ids)
-        return tf.where(ids == PAD_ID, "", spelt)
-
-    def ids_of(self, pieces):
-        """The ids of pieces, see `Vocabulary.ids_of`.
-
-        Args:
-            pieces: strings and integers.
-
-        Returns:
-            A tuple of as many integers.
-        """
-        return self.vocabulary.ids_of(pieces)
-
-    def pieces(self, ids):
-        """The pieces of ids, see `Vocabulary.pieces`.
-
-        Args:
-            ids: integers.
+            ids: integers below ``vocab_size``.
 
         Returns:
             A list of as many strings.
         """
-        return self.vocabulary.pieces(ids)
+        return [self.processor.IdToPiece(int(i)) for i in ids]
 
-    def _ops(self, **sampling):
-        ops = tf_text.SentencepieceTokenizer(self.model, out_type=tf.int32, **sampling)
-        ops._model_resource = self._resource
-        return ops
+    @cached_property
+    def resource(self):
+        """The SentencePiece model as a TensorFlow resource, which an export tracks.
 
+        TensorFlow Text's own is gone once TensorFlow clears its cache of kernels, as
+        setting the global seed does. One with a name stays.
+        """
+        import tensorflow as tf
 
-class _Resource(tf.saved_model.experimental.TrackableResource):
-    """The SentencePiece model where the graph's ops find it.
+        class Resource(tf.saved_model.experimental.TrackableResource):
+            def _create_resource(_):
+                return _ops().sentencepiece_op(self.model, shared_name=self.digest)
 
-    tensorflow-text's own resource belongs to a cached kernel and is gone once
-    TensorFlow clears that cache, as setting the global seed does: "Resource ... does
-    not exist". One that has a name stays; it is named after what is in it, so that
-    two tokenizers of the same model share it.
-    """
+        with tf.init_scope():  # outside the graph that is being traced, if one is
+            resource = Resource()
+            _ = resource.resource_handle  # creates it
+        return resource
 
-    def __init__(self, vocabulary):
-        super().__init__()
-        self.model = vocabulary.model
-        self.name = f"sentencepiece-{vocabulary.digest}"
-        _ = self.resource_handle  # makes it
+    def tokenize(self, text):
+        """Cut texts into tokens, in the graph or outside it.
 
-    def _create_resource(self):
-        return sentencepiece_tokenizer.gen_sentencepiece_tokenizer.sentencepiece_op(
-            model=self.model, shared_name=self.name
+        Args:
+            text: strings ``(batch,)``.
+
+        Returns:
+            Ragged int32 ``(batch, length)``, without start and end.
+        """
+        import tensorflow as tf
+
+        text = tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", replacement_char=32)
+        text = tf.strings.regex_replace(text, _CONTROL, " ")
+        text = tf.strings.regex_replace(text, INVISIBLE, "")
+        ids, splits = _ops().sentencepiece_tokenize_op(
+            self.resource.resource_handle, text, 0, 1.0, False, False, False
         )
+        return tf.RaggedTensor.from_row_splits(ids, splits, validate=False)
+
+    def detokenize(self, ids):
+        """Turn ids into texts, in the graph or outside it; see `decode`.
+
+        Args:
+            ids: ragged or padded int32 ``(batch, length)``.
+
+        Returns:
+            Strings ``(batch,)``, valid UTF-8 whatever the ids.
+        """
+        import tensorflow as tf
+
+        if not isinstance(ids, tf.RaggedTensor):
+            ids = tf.RaggedTensor.from_tensor(ids)
+        known = (ids.values >= 0) & (ids.values < self.vocab_size)
+        values = tf.where(known, ids.values, UNK_ID)
+        text = _ops().sentencepiece_detokenize_op(
+            self.resource.resource_handle, values, ids.row_splits, False, False, False
+        )
+        return tf.strings.regex_replace(text, _CONTROL, "\ufffd")
 
 
 def encode_source(tokenizer, text, longest=None):
-    """What the encoder reads: the pieces and the end token.
+    """Give what the encoder reads: tokens and the end token.
 
     Args:
         tokenizer: a `Tokenizer`.
         text: strings ``(batch,)``.
-        longest: the most pieces; those beyond it are left out.
+        longest: the most tokens before the end token; the rest is left out.
 
     Returns:
-        Padded int32 ``(batch, source)``, of at least one column.
+        Padded int32 ``(batch, source)``.
 
     Example:
         >>> tokenizer = Tokenizer.train(["o gato", "the cat"] * 50, vocab_size=300)
         >>> encode_source(tokenizer, ["o gato", ""])[:, -1].numpy().tolist()
         [3, 0]
     """
-    return _with_end(*_cut_pieces(tokenizer, text, longest))
+    return encode_target(tokenizer, text, longest)[1]
 
 
 def encode_target(tokenizer, text, longest=None):
-    """What the decoder reads and what it is to write: the same, shifted by one.
+    """Give what the decoder reads and what it must write: the same, shifted by one.
 
     Args:
         tokenizer: a `Tokenizer`.
         text: strings ``(batch,)``.
-        longest: the most pieces; those beyond it are left out.
+        longest: the most tokens between start and end; the rest is left out.
 
     Returns:
-        Two padded int32 ``(batch, target)``: from the start token to the last piece,
-        and from the first piece to the end token.
+        Two padded int32 ``(batch, target)``: from the start token to the last one,
+        and from the first token to the end token.
 
     Example:
         >>> tokenizer = Tokenizer.train(["o gato", "the cat"] * 50, vocab_size=300)
         >>> target_in, labels = encode_target(tokenizer, ["the cat"])
         >>> int(target_in[0, 0]), int(labels[0, -1])  # start, end
         (2, 3)
-        >>> bool(tf.reduce_all(target_in[:, 1:] == labels[:, :-1]))
-        True
     """
-    ids, lengths = _cut_pieces(tokenizer, text, longest)
-    target_in = tf.pad(ids, [[0, 0], [1, 0]], constant_values=START_ID)
-    return target_in, _with_end(ids, lengths)
+    import tensorflow as tf
 
-
-def _with_end(ids, lengths):
-    ids = tf.pad(ids, [[0, 0], [0, 1]])
-    return ids + END_ID * tf.one_hot(lengths, tf.shape(ids)[1], dtype=tf.int32)
-
-
-def _cut_pieces(tokenizer, text, longest):
     ids = tokenizer.tokenize(text)
-    lengths = ids.row_lengths()
-    if longest is not None:
-        lengths = tf.minimum(lengths, longest)
-    return ids.to_tensor()[:, :longest], lengths
+    lengths, ids = ids.row_lengths(), ids.to_tensor()[:, :longest]
+    lengths = tf.minimum(lengths, tf.shape(ids, tf.int64)[1])
+    target_in = tf.pad(ids, [[0, 0], [1, 0]], constant_values=START_ID)
+    labels = tf.pad(ids, [[0, 0], [0, 1]])
+    ends = tf.one_hot(lengths, tf.shape(labels)[1], dtype=tf.int32)
+    return target_in, labels + END_ID * ends
 
 
-def clean(text, replacement=0x20):
-    r"""Makes any bytes valid UTF-8 without control characters, in the graph.
+def _ops():
+    """TensorFlow Text's SentencePiece ops, as they are in the graph."""
+    from tensorflow_text.python.ops import sentencepiece_tokenizer
 
-    Args:
-        text: strings ``(batch,)``.
-        replacement: the code point that takes the place of each, a space.
-
-    Returns:
-        Strings ``(batch,)``.
-
-    Example:
-        >>> clean([b"um\tgato", b"bom \xff dia"]).numpy().tolist()
-        [b'um gato', b'bom   dia']
-    """
-    text = tf.strings.unicode_transcode(
-        text,
-        input_encoding="UTF-8",
-        output_encoding="UTF-8",
-        errors="replace",
-        replacement_char=replacement,
-        replace_control_characters=True,
-    )
-    # It takes only ASCII's for control characters.
-    mark = chr(replacement)
-    return tf.strings.regex_replace(text, r"[\x7f-\x{9f}\x{1680}\p{Zl}\p{Zp}]", mark)
+    return sentencepiece_tokenizer.gen_sentencepiece_tokenizer

@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from tfxformer.special_ids import END_ID, START_ID
+from tfxformer.tokenizer import END_ID, START_ID
 
 # The likeliest tokens end more often so.
 small_model = functools.partial(model_with, end_bias=-0.7)

@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from tfxformer.decoding import DecodingOptions
 from tfxformer.decoding.next_token import next_token
 from tfxformer.decoding.options import NEVER
-from tfxformer.special_ids import END_ID
+from tfxformer.tokenizer import END_ID
 
 VOCAB, ROWS = 8, 6
 RNG = np.random.default_rng(0)

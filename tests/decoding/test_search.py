@@ -25,7 +25,7 @@ from tfxformer import Transformer
 from tfxformer.decoding import DecodingOptions, decode, length_limit
 from tfxformer.decoding.step import DecoderStep
 from tfxformer.layers import padding_mask
-from tfxformer.special_ids import END_ID, START_ID
+from tfxformer.tokenizer import END_ID, START_ID
 from tfxformer.training.loss import token_loss
 
 # No token but the end; short ones; some that end at once, some cut off late.

@@ -37,7 +37,6 @@ SETTINGS = [
     "training.tokens_per_batch=256",
     "training.warmup_steps=20",
     "training.validate_every=8",
-    "training.subword_alpha=0.2",
     "training.ema_decay=0.9",
     "training.accumulate=2",
     # A good part of the time goes into writing.

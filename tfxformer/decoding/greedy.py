@@ -12,7 +12,7 @@ from tfxformer.decoding.hypotheses import (
 )
 from tfxformer.decoding.next_token import next_token
 from tfxformer.decoding.sampling import fingerprint, mix, sample_token, uniform
-from tfxformer.special_ids import END_ID, PAD_ID, START_ID
+from tfxformer.tokenizer import END_ID, PAD_ID, START_ID
 
 
 class _State(NamedTuple):

@@ -3,7 +3,7 @@
 from keras import ops
 
 from tfxformer.decoding.options import NEVER
-from tfxformer.special_ids import END_ID, PAD_ID
+from tfxformer.tokenizer import END_ID, PAD_ID
 
 
 def next_token(logits, position, ids, prefix, options):

@@ -12,8 +12,7 @@ from tfxformer.exporting.reopen import load_translator
 from tfxformer.exporting.repository import model_folder, next_version
 from tfxformer.exporting.saved_model import PROBES
 from tfxformer.layers import positional_encoding
-from tfxformer.special_ids import END_ID, PAD_ID, START_ID, UNK_ID
-from tfxformer.tokenizer import encode_source
+from tfxformer.tokenizer import END_ID, PAD_ID, START_ID, UNK_ID, encode_source
 
 log = logging.getLogger("tfxformer")
 
@@ -124,7 +123,7 @@ def specification(tokenizer, transformer):
         _set_feed_forward(layer_spec.ffn, layer.ffn)
     _set_projection(spec.decoder.projection, transformer)
 
-    pieces = tokenizer.pieces(range(tokenizer.vocab_size))
+    pieces = tokenizer.tokens(range(tokenizer.vocab_size))
     spec.register_source_vocabulary(pieces)
     spec.register_target_vocabulary(pieces)
     spec.config.unk_token = pieces[UNK_ID]
@@ -263,7 +262,7 @@ def prove(path, translator):
     )(source)
     sources = [_words(ids) for ids in source.numpy()]
     translations = [_words(ids) for ids in decoded.numpy()]
-    theirs = translate_pieces(engine, map(tokenizer.pieces, sources), max_length)
+    theirs = translate_pieces(engine, map(tokenizer.tokens, sources), max_length)
     worst = 0.0
     for probe, ids, ours, pieces in zip(
         probes, sources, translations, theirs, strict=True
@@ -278,7 +277,7 @@ def prove(path, translator):
             )
         ours = ours[: max_length - 1]  # beside the end token
         [result] = engine.score_batch(
-            [tokenizer.pieces(ids)], [tokenizer.pieces(ours)], max_input_length=0
+            [tokenizer.tokens(ids)], [tokenizer.tokens(ours)], max_input_length=0
         )
         scores = log_probabilities(transformer, ids, ours)
         worst = max(worst, float(np.abs(scores - result.log_probs).max()))

@@ -103,9 +103,9 @@ def read_vocabulary(path):
         UserError: when the model is damaged, or has no such tokenizer.
 
     Example:
-        >>> from tfxformer import Vocabulary
+        >>> from tfxformer import Tokenizer
         >>> from tfxformer.exporting.repository import shipped_model
-        >>> Vocabulary(read_vocabulary(shipped_model())).vocab_size
+        >>> Tokenizer(read_vocabulary(shipped_model())).vocab_size
         8000
     """
     file = Path(path) / "saved_model.pb"

@@ -106,7 +106,7 @@ def write(translator, path, precision="float32"):
     archive = keras.export.ExportArchive()
     # Variables are tracked where the functions use them: tracking the model as well
     # would write each one twice.
-    archive.track(translator.tokenizer)
+    archive.track(translator.tokenizer.resource)
     for widened in narrow.widened if narrow else ():
         archive.track(widened)
     for name, function in translator.signatures.items():

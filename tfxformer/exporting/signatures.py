@@ -5,8 +5,7 @@ import tensorflow as tf
 from tfxformer.decoding import decode
 from tfxformer.decoding.options import NEVER
 from tfxformer.layers.masking import padding_mask
-from tfxformer.special_ids import END_ID
-from tfxformer.tokenizer import encode_source, encode_target
+from tfxformer.tokenizer import END_ID, encode_source, encode_target
 from tfxformer.training.loss import token_loss
 
 # The shapes that XLA compiles for: the least of these rows that hold the batch (beyond
@@ -76,9 +75,10 @@ def signatures(tokenizer, transformer, options, xla=False):
     def attention(text):
         source = encode_source(tokenizer, text, longest=longest)
         found = _search(transformer, source, one, xla, attention=True)
+        tokens = ["", *tokenizer.tokens(range(1, tokenizer.vocab_size))]  # PAD_ID first
         return {
-            "source_tokens": tokenizer.spell(source),
-            "target_tokens": tokenizer.spell(found.ids[:, 0]),
+            "source_tokens": tf.gather(tokens, source),
+            "target_tokens": tf.gather(tokens, found.ids[:, 0]),
             "attention": found.attention[:, 0],  # (batch, layers, heads, T, S)
         }
 

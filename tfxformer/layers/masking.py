@@ -6,7 +6,7 @@ shape of the attention scores, ``(batch, heads, target, source)``.
 
 from keras import ops
 
-from tfxformer.special_ids import PAD_ID
+from tfxformer.tokenizer import PAD_ID
 
 
 def padding_mask(ids):

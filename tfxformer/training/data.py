@@ -11,7 +11,7 @@ from tfxformer.corpora.pair import Pair
 from tfxformer.corpora.splitting import hold_out
 from tfxformer.errors import UserError
 from tfxformer.token_corpus import TokenCorpus, cached_corpus, corpus_key
-from tfxformer.vocabulary import Vocabulary
+from tfxformer.tokenizer import Tokenizer
 
 log = logging.getLogger("tfxformer")
 
@@ -19,7 +19,7 @@ log = logging.getLogger("tfxformer")
 class Data(NamedTuple):
     """All that a run reads."""
 
-    vocabulary: Vocabulary
+    vocabulary: Tokenizer
     corpora: list  # a `TokenCorpus` for each source
     valid: list  # pairs to validate on
     valid_rows: list  # their ids: of the source, of the target
@@ -100,7 +100,7 @@ def open_data(config, run, valid):
     Raises:
         UserError: when it is not there.
     """
-    vocabulary = run.vocabulary()
+    vocabulary = run.tokenizer()
     found = [
         TokenCorpus.open(run.tokens_folder / str(number))
         for number in range(len(config.data.sources))
@@ -199,18 +199,17 @@ def _hold_out(config, sources):
 def _vocabulary(run, config, sources):
     """The run's vocabulary: its own, another run's, or learnt."""
     if run.tokenizer_file.exists():
-        return run.vocabulary()
+        return run.tokenizer()
     if config.training.init_from:
-        vocabulary = fine_tuning.vocabulary(config.training.init_from)
+        vocabulary = fine_tuning.tokenizer(config.training.init_from)
     else:
         started = time.monotonic()
         size = config.tokenizer.vocab_size
-        log.info("learning a vocabulary of %s pieces", f"{size:,}")
-        vocabulary = Vocabulary.train(
-            [side for pairs in sources for pair in pairs for side in pair],
+        log.info("learning a vocabulary of %s tokens", f"{size:,}")
+        vocabulary = Tokenizer.train(
+            (side for pairs in sources for pair in pairs for side in pair),
             size,
             config.tokenizer.casing,
-            config.training.seed,
         )
         log.info("vocabulary learnt in %.0f s", time.monotonic() - started)
     vocabulary.save(run.tokenizer_file)

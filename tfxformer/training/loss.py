@@ -7,7 +7,7 @@ from keras import ops
 
 from tfxformer.layers.kernels import scan
 from tfxformer.layers.masking import padding_mask
-from tfxformer.special_ids import PAD_ID
+from tfxformer.tokenizer import PAD_ID
 
 # Positions whose logits exist at the same time: with 8,000 pieces they are 8 MB,
 # which stays in a processor's cache.

@@ -34,7 +34,7 @@ class Reporter:
 
     Args:
         run: a `Run`.
-        vocabulary: the run's `Vocabulary`.
+        vocabulary: the run's `Tokenizer`.
     """
 
     def __init__(self, run, vocabulary):
@@ -148,7 +148,7 @@ class Reporter:
         """
         matrix = np.asarray(matrix, "<f4")
         # One a line.
-        labels = map(printable, self.vocabulary.pieces(range(len(matrix))))
+        labels = map(printable, self.vocabulary.tokens(range(len(matrix))))
         config = ProjectorConfig()
         config.embeddings.add(
             tensor_name="embeddings",

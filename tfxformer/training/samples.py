@@ -7,7 +7,7 @@ from sacrebleu.metrics import BLEU
 
 from tfxformer.batches import evaluation_batches
 from tfxformer.decoding.search import decode
-from tfxformer.special_ids import END_ID, PAD_ID
+from tfxformer.tokenizer import END_ID, PAD_ID
 
 # Translations that are shown at each validation.
 SHOWN = 5
@@ -82,7 +82,7 @@ class Samples:
         (target,), (weights,) = self._explain(source)
         target = target[target != PAD_ID]
         return (
-            self.vocabulary.pieces(source[0]),
-            self.vocabulary.pieces(target),
+            self.vocabulary.tokens(source[0]),
+            self.vocabulary.tokens(target),
             weights[:, :, : len(target)],
         )

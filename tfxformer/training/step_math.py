@@ -13,7 +13,7 @@ import numpy as np
 from keras import ops
 
 from tfxformer.layers.dropout import drawn_from
-from tfxformer.special_ids import PAD_ID
+from tfxformer.tokenizer import PAD_ID
 from tfxformer.training.loss import output_loss
 from tfxformer.training.schedule import make_schedule
 
