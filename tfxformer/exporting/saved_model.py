@@ -1,6 +1,5 @@
 """Export: one SavedModel, strings in and strings out, for TensorFlow Serving."""
 
-import re
 from pathlib import Path
 
 import keras
@@ -10,17 +9,18 @@ from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 from tfxformer.errors import UserError
 from tfxformer.exporting.metadata import example, write_metadata
-from tfxformer.exporting.precision import NarrowWeights, check_precision
-from tfxformer.exporting.reopen import load_translator
 from tfxformer.exporting.repository import next_version
 from tfxformer.exporting.signatures import n_best_options
 from tfxformer.exporting.verify import verify
 from tfxformer.exporting.warm_up import requests, write_warm_up
+from tfxformer.exporting.weights import PRECISIONS, HalfWeights
 from tfxformer.quiet import quiet_stderr
+from tfxformer.run import Run, load_weights
+from tfxformer.training import checkpoints
+from tfxformer.translator import Translator
 
-# What the export is asked at once, its answers kept beside it: sentences, and the
-# inputs that break lesser models. Any language will do: the answers are compared,
-# not judged.
+# The recorded questions: sentences, and inputs that break lesser models. Any language
+# will do, since `verify` compares the answers and does not judge them.
 PROBES = [
     "Bom dia!",
     "O gato preto bebeu o leite.",
@@ -42,6 +42,7 @@ def export(
     options=None,
     xla=False,
     precision="float32",
+    average=None,
 ):
     """Writes the next version of a model into a model repository, and proves it.
 
@@ -54,10 +55,12 @@ def export(
         to: the model repository.
         name: the model's name in it.
         checkpoint: "best" or "last".
-        options: `DecodingOptions`, recorded in the export; None decodes greedily.
+        options: `DecodingOptions`, recorded in the export; None decodes greedily, or
+            as the export does that is written again.
         xla: compile what translates with XLA. A server must be told to allow it:
             the report names the flag.
-        precision: how matrices are stored, one of `precision.PRECISIONS`.
+        precision: how matrices are stored, "float32" or "float16" (half the size).
+        average: export the mean of the weights of this many newest checkpoints.
 
     Returns:
         The new folder, ``to/name/version``, and the `Report` on it.
@@ -70,10 +73,15 @@ def export(
         >>> export("nowhere", precision="float8")
         Traceback (most recent call last):
         ...
-        tfxformer.errors.UserError: precision 'float8': there are float32, ...
+        tfxformer.errors.UserError: precision 'float8': there are float32 and float16
     """
-    check_precision(precision)
-    translator = load_translator(run, checkpoint, options, xla)
+    if precision not in PRECISIONS:
+        raise UserError(
+            f"precision {precision!r}: there are {' and '.join(PRECISIONS)}"
+        )
+    translator = Translator.load(run, checkpoint, options, xla)
+    if average is not None:
+        average_checkpoints(translator.transformer, run, average)
 
     def write_and_prove(part):
         write(translator, part, precision)
@@ -91,32 +99,67 @@ def export(
     return path, report
 
 
+def average_checkpoints(transformer, run, last):
+    """Gives a model the mean of a run's newest checkpoints (section 6.1).
+
+    Args:
+        transformer: a `Transformer` of the run's architecture; its weights change.
+        run: the path of a run folder.
+        last: how many checkpoints to take.
+
+    Raises:
+        UserError: when there are fewer, or one is damaged.
+
+    Example:
+        >>> average_checkpoints(None, "nowhere", last=5)
+        Traceback (most recent call last):
+        ...
+        tfxformer.errors.UserError: nowhere: there is no such run folder
+    """
+    found = checkpoints.list_checkpoints(Run.open(run))
+    if len(found) < last:
+        raise UserError(
+            f"{run}: has {len(found)} checkpoints, not {last}: average fewer, or "
+            "train with a larger training.keep_last"
+        )
+    totals = [np.zeros(weight.shape, "float64") for weight in transformer.weights]
+    for checkpoint in found[:last]:
+        checkpoints.verify(checkpoint)
+        load_weights(transformer, checkpoint.weights_file)
+        for total, weight in zip(totals, transformer.weights, strict=True):
+            total += weight.numpy()
+    for total, weight in zip(totals, transformer.weights, strict=True):
+        weight.assign(total / last)
+
+
 def write(translator, path, precision="float32"):
     """Writes a translator as a SavedModel, with recorded answers beside it.
 
     Args:
-        translator: a `Translator` made from a tokenizer and a model.
+        translator: a `Translator`.
         path: the folder to make.
-        precision: how matrices are stored, one of `precision.PRECISIONS`; the
-            translator's own are rounded to it, so that it answers alike.
+        precision: how matrices are stored, "float32" or "float16"; the translator's
+            own are rounded to it, so that it answers alike.
     """
-    narrow = None
-    if precision != "float32":
-        narrow = NarrowWeights(translator.transformer, precision)
+    weights = [weight.value for weight in translator.transformer.weights]
     archive = keras.export.ExportArchive()
-    # Variables are tracked where the functions use them: tracking the model as well
-    # would write each one twice.
     archive.track(translator.tokenizer.resource)
-    for widened in narrow.widened if narrow else ():
-        archive.track(widened)
+    half = None
+    if precision == "float16":
+        half = HalfWeights(translator.transformer)
+        archive.track(half)
+        stored = dict(zip(map(id, half.matrices), half.halves, strict=True))
+        weights = [stored.get(id(x), x.value) for x in translator.transformer.weights]
+    # In order, for `read_export`. Tracking the model would write each weight twice.
+    archive._tf_trackable.weights = weights
     for name, function in translator.signatures.items():
         if name == "serving_default":  # the archive's alias for the first endpoint
             continue
-        # Traced anew: a graph that was traced before would be written beside the
-        # one that saving traces.
+        # The Python function is traced anew: a graph that was traced before would be
+        # written beside the one that saving traces.
         python = function.python_function
-        if narrow and name not in WITHOUT_MODEL:
-            python = narrow.used_by(python)
+        if half and name not in WITHOUT_MODEL:
+            python = half.used_by(python)
         endpoint = archive.add_endpoint(
             name, python, input_signature=function.input_signature
         )
@@ -124,7 +167,7 @@ def write(translator, path, precision="float32"):
             archive._tf_trackable.__call__ = callable_on_any_shape(endpoint)
     with quiet_stderr():
         archive.write_out(str(path), verbose=False)
-    _slim(Path(path, "saved_model.pb"))
+    _drop_output_shapes(Path(path, "saved_model.pb"))
     write_metadata(
         path,
         [
@@ -163,60 +206,34 @@ def callable_on_any_shape(translate):
     return call
 
 
-def _slim(file):
-    """Leaves out of a SavedModel's graph what no server reads: a third of it.
-
-    Nodes in functions are named after the layers they were made in, and named again
-    wherever they are read; and each says what shapes it gives, which loading infers.
-
-    Args:
-        file: the path of a ``saved_model.pb``.
-    """
+def _drop_output_shapes(file):
+    """Leaves out of a SavedModel the shapes that loading infers anyway."""
     model = SavedModel.FromString(file.read_bytes())
     graph = model.meta_graphs[0].graph_def
-    for function in graph.library.function:
-        names = {node.name: f"n{i}" for i, node in enumerate(function.node_def)}
-
-        def short(place, names=names):  # "name", "name:output:0" or "^name"
-            control, name, output = re.fullmatch(r"(\^?)([^:]*)(.*)", place).groups()
-            return control + names.get(name, name) + output
-
-        for node in function.node_def:
-            node.name = names[node.name]
-            node.input[:] = [short(place) for place in node.input]
+    for nodes in (graph.node, *(f.node_def for f in graph.library.function)):
+        for node in nodes:
             node.attr.pop("_output_shapes", None)
-        for returned in (function.ret, function.control_ret):
-            for name, place in [*returned.items()]:
-                returned[name] = short(place)
-    for node in graph.node:
-        node.attr.pop("_output_shapes", None)
     file.write_bytes(model.SerializeToString(deterministic=True))
 
 
 def _probes(translator):
     """Inputs for each signature, an empty batch among them."""
-    too_long = "palavra " * translator.max_length
-    text = np.array(
-        [
-            probe.encode() if isinstance(probe, str) else probe
-            for probe in [*PROBES, too_long]
-        ],
-        dtype=object,
-    )
+    probes = [*PROBES, "palavra " * translator.max_length]
+    probes = [x.encode() if isinstance(x, str) else x for x in probes]
+    text, nothing = np.array(probes, object), np.array([], object)
     translation = translator.answers("translate", {"text": text})["translation"]
     ids = translator.answers("tokenize", {"text": text})["ids"]
-    nothing = np.array([], dtype=object)
-    for signature in ("translate", "serving_default", "translate_nbest", "attention"):
-        # Attention of all of them would be most of what is recorded.
-        few = text[[0, 2]] if signature == "attention" else text
-        yield signature, {"text": few}
-        yield signature, {"text": nothing}
-    yield "score", {"text": text, "translation": translation}
-    yield "score", {"text": text, "translation": text[::-1]}
-    yield "score", {"text": nothing, "translation": nothing}
-    for signature in ("count", "tokenize"):
-        yield signature, {"text": text}
-        yield signature, {"text": nothing}
-    yield "detokenize", {"ids": ids}
-    yield "detokenize", {"ids": np.array([[5, -1, 2**31 - 1, 0]], dtype="int32")}
-    yield "detokenize", {"ids": np.zeros((0, 0), dtype="int32")}
+    for signature in translator.signatures:
+        if signature == "detokenize":
+            yield signature, {"ids": ids}
+            yield signature, {"ids": np.array([[5, -1, 2**31 - 1, 0]], "int32")}
+            yield signature, {"ids": np.zeros((0, 0), "int32")}
+        elif signature == "score":
+            yield signature, {"text": text, "translation": translation}
+            yield signature, {"text": text, "translation": text[::-1]}
+            yield signature, {"text": nothing, "translation": nothing}
+        else:
+            # Attention of all of them would be most of what is recorded.
+            few = text[[0, 2]] if signature == "attention" else text
+            yield signature, {"text": few}
+            yield signature, {"text": nothing}
