@@ -107,7 +107,11 @@ BESIDE_FIGURE_1 = [
     ("Section 5.3", "the learning rate", "training.schedule.CustomSchedule"),
     ("Section 5.4", "dropout", "layers.dropout.Dropout"),
     ("Section 5.4", "label smoothing", "training.loss.MaskedLoss"),
-    ("Section 6.1", "the mean of checkpoints", "averaging.average"),
+    (
+        "Section 6.1",
+        "the mean of checkpoints",
+        "exporting.saved_model.average_checkpoints",
+    ),
     (
         "Section 6.1",
         "beam search with a length penalty",

@@ -110,8 +110,3 @@ def test_odd_texts_have_maps(translator, text):
         queries, keys, weights = maps.of_kind(kind)
         assert weights.shape[2:] == (len(queries), len(keys))
         assert np.isfinite(weights).all()
-
-
-def test_an_export_s_signatures_are_not_enough(served):
-    with pytest.raises(UserError, match=r"reopen\.load_translator"):
-        attention_maps(served, SENTENCE)

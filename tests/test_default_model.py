@@ -4,8 +4,8 @@ import functools
 
 import pytest
 
+import tfxformer.translator
 from tfxformer import Translator
-from tfxformer.exporting import reopen
 from tfxformer.exporting.repository import shipped_model
 
 PAIRS = "O gato bebe leite.\tThe cat drinks milk.\nBom dia!\tGood morning!\n"
@@ -19,17 +19,13 @@ COMMANDS = [
 ]
 
 
-load, read_export = map(
-    functools.cache, (Translator._from_saved_model, reopen.read_export)
-)
+read_export = functools.cache(tfxformer.translator.read_export)
 
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    # Once for all tests: it takes seconds.
-    monkeypatch.setattr(Translator, "_from_saved_model", load)
-    monkeypatch.setattr(reopen, "read_export", read_export)
+    monkeypatch.setattr(tfxformer.translator, "read_export", read_export)
     (tmp_path / "pairs.tsv").write_text(PAIRS, "utf-8")
     (tmp_path / "in.txt").write_text("Bom dia!\n", "utf-8")
     return tmp_path

@@ -8,8 +8,8 @@ from numpy.testing import assert_array_equal
 from tfxformer import fine_tuning
 from tfxformer.errors import UserError
 from tfxformer.exporting.metadata import read_architecture
-from tfxformer.exporting.reopen import read_export, read_vocabulary
 from tfxformer.exporting.repository import shipped_model
+from tfxformer.exporting.weights import read_export, read_vocabulary
 from tfxformer.run import Run
 from tfxformer.training import trainer
 

@@ -11,7 +11,6 @@ import pytest
 pytest.importorskip("matplotlib")
 
 from tfxformer import plot_commands, plots
-from tfxformer.exporting import reopen
 
 
 @pytest.fixture
@@ -149,7 +148,6 @@ def model(monkeypatch, run_folder, translator):
         assert (path, checkpoint) == (run_folder, "best")
         return translator
 
-    monkeypatch.setattr(reopen, "load_translator", load)
     monkeypatch.setattr(Translator, "load", load)
     return run_folder
 
@@ -268,7 +266,9 @@ def no_model(monkeypatch):
     def refuse(*_):
         raise AssertionError("a model was loaded")
 
-    monkeypatch.setattr(reopen, "load_translator", refuse)
+    from tfxformer.translator import Translator
+
+    monkeypatch.setattr(Translator, "load", refuse)
     monkeypatch.setattr(plot_commands, "start_tensorflow", refuse)
 
 

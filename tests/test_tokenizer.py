@@ -17,8 +17,8 @@ import tensorflow as tf
 
 from tfxformer import Tokenizer
 from tfxformer.errors import UserError
-from tfxformer.exporting.reopen import read_vocabulary
 from tfxformer.exporting.repository import shipped_model
+from tfxformer.exporting.weights import read_vocabulary
 from tfxformer.tokenizer import encode_source, encode_target
 
 LINES = [

@@ -71,16 +71,12 @@ def attention_maps(translator, text):
     once more, as in training, for the weights that decoding does not keep.
 
     Args:
-        translator: a `Translator` with its Keras model: from a run folder, or from
-            `reopen.load_translator`.
+        translator: a `Translator`.
         text: a string, read as one sentence; what is longer than the model reads is
             cut off.
 
     Returns:
         An `AttentionMaps`.
-
-    Raises:
-        UserError: when the translator has only the signatures of an export.
 
     Example:
         >>> from tfxformer import Tokenizer, Transformer, Translator
@@ -95,11 +91,6 @@ def attention_maps(translator, text):
         >>> maps.encoder.shape == (2, 4, length, length)
         True
     """
-    if translator.transformer is None:
-        raise UserError(
-            "an export's signatures give cross-attention alone (explain): open it with "
-            "tfxformer.exporting.reopen.load_translator, or give a run folder"
-        )
     answer = translator.explain(text)
     ids = translator.tokenizer.processor.piece_to_id
     source = ids(answer.source_tokens)

@@ -58,7 +58,7 @@ Model = Annotated[
 ]
 Checkpoint = Annotated[
     str,
-    typer.Option(help="Which weights of a run folder: best, last, ema or averaged."),
+    typer.Option(help="Which weights of a run folder: best, last or ema."),
 ]
 # The settings of pairs that commands share.
 PAIRS = "sources", "data_dir", "columns", "encoding"
@@ -241,7 +241,7 @@ def translate(
     start_tensorflow()
     from tfxformer.translator import Translator
 
-    translator = Translator.load(run, checkpoint, options, xla)
+    translator = Translator.load(run, checkpoint, options if decoding else None, xla)
     for name in filter(os.path.isfile, text or []):
         log.info(
             "%r is translated as a text; to translate what is in that file: -i %s",
@@ -358,7 +358,7 @@ def evaluate(
     from tfxformer.evaluation import evaluate
     from tfxformer.translator import Translator
 
-    translator = Translator.load(run, checkpoint, options, xla)
+    translator = Translator.load(run, checkpoint, options if decoding else None, xla)
     translations = []
     for source, (found, counts) in zip(pairs.sources, loaded, strict=True):
         log.info("%s: %s", source, counts.describe())
@@ -368,27 +368,6 @@ def evaluate(
         translations += result.translations
     if output:
         write_file(output, "".join(f"{line}\n" for line in translations).encode())
-
-
-@app.command(rich_help_panel="Train")
-def average(
-    run: Annotated[Path, typer.Option(help="A run folder.")],
-    last: Annotated[
-        int | None, typer.Option(min=1, help="Of so many newest checkpoints.")
-    ] = None,
-    best: Annotated[
-        int | None,
-        typer.Option(min=1, help="Of so many that were best in validation."),
-    ] = None,
-):
-    """Average the weights of a run's checkpoints: often better than any one of them.
-
-    Give --last or --best. The result is used with --checkpoint averaged.
-    """
-    start_tensorflow()
-    from tfxformer.averaging import average
-
-    print(average(run, last, best))
 
 
 @app.command(rich_help_panel="Serve")
@@ -416,10 +395,17 @@ def export(
     precision: Annotated[
         str,
         typer.Option(
-            help="How weights are stored: float32, float16 (half the size) or int8 "
-            "(a quarter)."
+            help="How weights are stored: float32, or float16 (half the size)."
         ),
     ] = "float32",
+    average: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Export the mean of the weights of so many newest checkpoints: often "
+            "better than any one of them.",
+        ),
+    ] = None,
     decoding: dict = ...,
 ):
     """Export a run as the next version of a model, a SavedModel.
@@ -428,11 +414,8 @@ def export(
     """
     if format not in ("savedmodel", "ctranslate2"):
         raise UserError(f"--format {format!r}: there are savedmodel and ctranslate2")
-    if precision not in ("float32", "float16", "int8"):
-        raise UserError(
-            f"--precision {precision!r}: there are float32, float16 and int8"
-        )
-    options = made(DecodingOptions, decoding)
+    # None decodes as an export that is written again does.
+    options = made(DecodingOptions, decoding) if decoding else None
     given = [option(name) for name in decoding]
     given += ["--xla"] if xla else []
     if format == "ctranslate2" and precision != "float32":
@@ -448,11 +431,11 @@ def export(
     if format == "ctranslate2":
         from tfxformer.exporting.ctranslate2 import export_ctranslate2
 
-        print(export_ctranslate2(run, to, name, checkpoint))
+        print(export_ctranslate2(run, to, name, checkpoint, average))
         return
     from tfxformer.exporting.saved_model import export
 
-    path, report = export(run, to, name, checkpoint, options, xla, precision)
+    path, report = export(run, to, name, checkpoint, options, xla, precision, average)
     say(report.describe())
     print(path)
 
@@ -658,11 +641,6 @@ def verify(
     path: Annotated[
         Path, typer.Argument(help="A SavedModel, or a model's folder of versions.")
     ],
-    run: Annotated[
-        Path | None,
-        typer.Option(help="Compare with what this run answers now, too."),
-    ] = None,
-    checkpoint: Checkpoint = "best",
     allow_xla: Annotated[
         bool, typer.Option(help="Let signatures need XLA, and say which flag it takes.")
     ] = False,
@@ -670,24 +648,7 @@ def verify(
     """Check that TensorFlow Serving will run a SavedModel, any one."""
     from tfxformer.exporting.verify import verify
 
-    translator = None
-    if run is not None:
-        start_tensorflow()
-        from tfxformer.decoding.options import DecodingOptions
-        from tfxformer.exporting.metadata import read_metadata
-        from tfxformer.exporting.precision import round_weights
-        from tfxformer.exporting.verify import find_saved_model
-        from tfxformer.translator import Translator
-
-        # The run must decode as the export does, with weights as narrow as its.
-        model = (read_metadata(find_saved_model(path)[0]) or {"model": {}})["model"]
-        options = None
-        if "decoding" in model:
-            chosen = model["decoding"]["translate"]
-            options = DecodingOptions.described(chosen)
-        translator = Translator.load(run, checkpoint, options)
-        round_weights(translator.transformer, model.get("precision"))
-    report = verify(path, translator, allow_xla=allow_xla)
+    report = verify(path, allow_xla=allow_xla)
     print(report.describe())
     if not report.ok:
         raise typer.Exit(1)

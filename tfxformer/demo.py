@@ -18,10 +18,10 @@ from tfxformer.demo_answers import (
     attention_of,
 )
 from tfxformer.errors import UserError
-from tfxformer.exporting.reopen import load_translator
 from tfxformer.exporting.repository import SHIPPED, chosen_model
 from tfxformer.listening import bind, in_address, told_to_end
 from tfxformer.run import Run
+from tfxformer.translator import Translator
 
 PORTUGUESE = [
     "A minha irmã tem um gato preto.",
@@ -71,7 +71,7 @@ def demo(run=None, checkpoint="best", host="127.0.0.1", port=7860):
     """
     listener = _bind(host, port)  # what is taken is told before a model is loaded
     path = chosen_model(run)
-    translator = load_translator(path, checkpoint)
+    translator = Translator.load(path, checkpoint)
     names = side_names(path)
     app = application(page(translator, names, described(path, translator)))
     say("getting ready")

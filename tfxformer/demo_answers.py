@@ -15,8 +15,8 @@ from tfxformer.attention_page import attention_html
 from tfxformer.errors import UserError
 from tfxformer.layers.masking import look_ahead_mask, padding_mask
 from tfxformer.plots import draw_mask, draw_position_similarity, draw_positions, svg
-from tfxformer.signature_translator import as_text
 from tfxformer.tokenizer import END_ID, PAD_ID
+from tfxformer.translator import as_texts
 
 log = logging.getLogger("tfxformer")
 
@@ -92,7 +92,9 @@ def answers(translator, text, names=PT_EN, kind=ACROSS, dark=False):
         `Answer`: first the translation, token by token, then the rest of it.
     """
     try:
-        yield from _answers(translator, as_text(text or "").strip(), names, kind, dark)
+        yield from _answers(
+            translator, as_texts([text or ""])[0].strip(), names, kind, dark
+        )
     except UserError as error:
         yield _nothing(str(error))
     except Exception:

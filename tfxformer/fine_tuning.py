@@ -122,7 +122,7 @@ def tokenizer(name):
     path = find(name)
     if not _is_export(path):
         return Run(path).tokenizer()
-    from tfxformer.exporting.reopen import read_vocabulary
+    from tfxformer.exporting.weights import read_vocabulary
 
     return Tokenizer(read_vocabulary(path))
 
@@ -154,7 +154,7 @@ def set_weights(model, name):
     if not _is_export(path):
         load_weights(model, Run(path).weights_file("best"))
         return path
-    from tfxformer.exporting.reopen import read_export
+    from tfxformer.exporting.weights import read_export
 
     _, theirs = read_export(path)
     for weight, value in zip(model.weights, theirs.weights, strict=True):

@@ -33,7 +33,7 @@ Model = Annotated[
 ]
 Checkpoint = Annotated[
     str,
-    typer.Option(help="Which weights of a run folder: best, last, ema or averaged."),
+    typer.Option(help="Which weights of a run folder: best, last or ema."),
 ]
 DataDir = Annotated[
     str | None, typer.Option(help="TensorFlow Datasets' folder, for ted.")
@@ -439,16 +439,16 @@ def _names(paths):
 def _translator(path, checkpoint):
     path = _chosen(path)
     start_tensorflow()
-    from tfxformer.exporting.reopen import load_translator
+    from tfxformer.translator import Translator
 
-    return load_translator(path, checkpoint)
+    return Translator.load(path, checkpoint)
 
 
 def _tokenizer(path):
     """The tokenizer of a run folder, or of an export."""
     path = _chosen(path)
     start_tensorflow()
-    from tfxformer.exporting.reopen import read_vocabulary
+    from tfxformer.exporting.weights import read_vocabulary
     from tfxformer.run import Run
     from tfxformer.tokenizer import Tokenizer
 

@@ -4,6 +4,8 @@ import time
 import uuid
 from pathlib import Path
 
+import tensorflow as tf
+
 from tfxformer import corpora
 from tfxformer.config import load_config
 from tfxformer.console import say
@@ -49,7 +51,9 @@ def quickstart(out=None, seed=0):
 
     say("3. Translating held-out sentences through the exported signature")
     pairs, _ = corpora.load("phrasebook", "test", cleaned=False)
-    result = evaluate(Translator.load(path), pairs)
+    translator, loaded = Translator.load(path), tf.saved_model.load(str(path))
+    translator.signatures = loaded.signatures  # the export's own, not Python's
+    result = evaluate(translator, pairs)
     for i in range(0, len(pairs), len(pairs) // SHOWN):
         print(f"{pairs[i].source}  →  {result.translations[i]}")
     print(result.describe())

@@ -16,7 +16,7 @@ from tfxformer.tokenizer import Tokenizer
 log = logging.getLogger("tfxformer")
 
 # The weights of a run that can be asked for.
-CHECKPOINTS = ("best", "last", "ema", "averaged")
+CHECKPOINTS = ("best", "last", "ema")
 
 
 @dataclass(frozen=True)
@@ -24,8 +24,8 @@ class Run:
     """The files of a run folder.
 
     ``config.yaml`` (settings), ``tokenizer.model`` (SentencePiece),
-    ``best.weights.h5`` and ``last.weights.h5`` (Keras weights; also ``ema`` and
-    ``averaged`` where they were asked for), ``checkpoints/`` (all it takes to go on),
+    ``best.weights.h5`` and ``last.weights.h5`` (Keras weights; also ``ema``
+    where it was asked for), ``checkpoints/`` (all it takes to go on),
     ``metrics.jsonl`` (a line each time something was measured), ``tensorboard/``, and
     ``tokens/`` (the pairs as token ids).
 
@@ -178,10 +178,8 @@ class Run:
             raise UserError(f"checkpoint {checkpoint!r}: there are {known}")
         file = self.weights_file(checkpoint)
         if not file.exists():
-            how = {
-                "ema": "train with training.ema_decay",
-                "averaged": "make it with `tfxformer average`",
-            }.get(checkpoint, "train the run first")
+            how = {"ema": "train with training.ema_decay"}
+            how = how.get(checkpoint, "train the run first")
             raise UserError(f"{self.path}: {file.name} is missing: {how}")
         return file
 

@@ -8,11 +8,11 @@ from keras import ops
 
 from tfxformer.decoding import decode
 from tfxformer.errors import UserError
-from tfxformer.exporting.reopen import load_translator
 from tfxformer.exporting.repository import model_folder, next_version
-from tfxformer.exporting.saved_model import PROBES
+from tfxformer.exporting.saved_model import PROBES, average_checkpoints
 from tfxformer.layers import positional_encoding
 from tfxformer.tokenizer import END_ID, PAD_ID, START_ID, UNK_ID, encode_source
+from tfxformer.translator import Translator
 
 log = logging.getLogger("tfxformer")
 
@@ -25,7 +25,7 @@ POSITIONS = 1025
 TOLERANCE = 1e-3
 
 
-def export_ctranslate2(run, to="export", name="pt_en", checkpoint="best"):
+def export_ctranslate2(run, to="export", name="pt_en", checkpoint="best", average=None):
     """Writes the next version of a model for CTranslate2, and proves it.
 
     The folder has CTranslate2's own files (``model.bin``, ``config.json``,
@@ -37,6 +37,7 @@ def export_ctranslate2(run, to="export", name="pt_en", checkpoint="best"):
         to: the model repository.
         name: the model's name in it.
         checkpoint: "best" or "last".
+        average: export the mean of the weights of this many newest checkpoints.
 
     Returns:
         The new folder, ``to/name/version``.
@@ -59,7 +60,9 @@ def export_ctranslate2(run, to="export", name="pt_en", checkpoint="best"):
             f"{folder}: holds SavedModels, and TensorFlow Serving would take the new "
             "version for one: give another --name"
         )
-    translator = load_translator(run, checkpoint)
+    translator = Translator.load(run, checkpoint)
+    if average is not None:
+        average_checkpoints(translator.transformer, run, average)
     spec = specification(translator.tokenizer, translator.transformer)
 
     def write_and_prove(part):

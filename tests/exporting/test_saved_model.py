@@ -1,0 +1,161 @@
+"""The export: its contract, its versions, its size, and that it serves."""
+
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
+
+from tfxformer.decoding import DecodingOptions
+from tfxformer.decoding.options import NEVER
+from tfxformer.errors import UserError
+from tfxformer.exporting import metadata, saved_model
+from tfxformer.exporting.metadata import read_metadata
+from tfxformer.exporting.saved_model import export
+from tfxformer.exporting.verify import verify
+from tfxformer.translator import Translator
+
+# DESIGN's contract: what goes in and what comes out, by name, type and shape.
+TEXT = {"text": ("string", [None])}
+TRANSLATE = TEXT, {"translation": ("string", [None]), "score": ("float32", [None])}
+CONTRACT = {
+    "translate": TRANSLATE,
+    "serving_default": TRANSLATE,
+    "translate_nbest": (
+        TEXT,
+        {"translations": ("string", [None, 4]), "scores": ("float32", [None, 4])},
+    ),
+    "attention": (
+        TEXT,
+        {
+            "source_tokens": ("string", [None, None]),
+            "target_tokens": ("string", [None, None]),
+            "attention": ("float32", [None, 1, 4, None, None]),
+        },
+    ),
+    "score": (
+        TEXT | {"translation": ("string", [None])},
+        {"score": ("float32", [None])},
+    ),
+    "count": (TEXT, {"tokens": ("int32", [None]), "limit": ("int32", [None])}),
+    "tokenize": (TEXT, {"ids": ("int32", [None, None])}),
+    "detokenize": ({"ids": ("int32", [None, None])}, TEXT),
+}
+
+
+def test_a_session_runs_the_contract_and_answers_as_python_does(
+    exported, translator, tmp_path
+):
+    """The recorded answers, and those to sentences that the export has not seen."""
+    texts = [f"Tenho {n} gatos.".encode() for n in range(9)] + [b"\xff", b""]
+    inputs = {"text": np.array(texts, object)}
+    copy = shutil.copytree(exported, tmp_path / "1")
+    examples = read_metadata(copy)["examples"]
+    for name in ("serving_default", "translate_nbest"):
+        answers = translator.answers(name, inputs)
+        examples.append(metadata.example(name, inputs, answers))
+    metadata.write_metadata(copy, examples)
+    report = verify(copy)
+    assert report.ok, report.describe()
+    found = {
+        signature.name: tuple(
+            {t.name: (t.dtype, list(t.shape)) for t in tensors}
+            for tensors in (signature.inputs, signature.outputs)
+        )
+        for signature in report.signatures
+    }
+    assert found == CONTRACT
+    names = {check.name for check in report.checks}
+    assert {"ops", "xla", "load"} | {f"run {name}" for name in CONTRACT} <= names
+
+
+def test_it_is_called_as_the_tutorial_s_export_is(served, translator):
+    text = "O gato preto bebeu o leite."
+    one, vector = served.loaded(text), served.loaded([text, ""])
+    assert one.shape == () and one.numpy().decode() == translator(text)
+    assert vector.numpy().tolist() == [one.numpy(), b""]
+
+
+def test_the_best_of_many_is_best(translator):
+    texts = np.array([b"O gato preto bebeu o leite.", b"Bom dia!", b""], object)
+    answer = translator.answers("translate_nbest", {"text": texts})
+    translations, scores = answer["translations"], answer["scores"]
+    assert np.all(np.diff(scores, axis=1) <= 0)
+    assert all(len({*row}) > 1 for row in translations[:2])
+    assert translations[2].tolist() == [b""] * 4
+    assert scores[2].tolist() == [0, NEVER, NEVER, NEVER]
+
+
+@pytest.mark.slow
+def test_options_are_chosen_at_export_and_recorded(run_folder, tmp_path):
+    options = DecodingOptions(beam_size=3, n_best=2, length_penalty=0.6, max_length=9)
+    path, report = export(run_folder, tmp_path, "model", options=options)
+    assert report.ok
+    decoding = read_metadata(path)["model"]["decoding"]
+    expected = {"method": "beam", "beam_size": 3, "length_penalty": 0.6}
+    assert expected.items() <= decoding["translate"].items()
+    assert decoding["translate_nbest"]["n_best"] == 2
+    python, opened = Translator.load(run_folder, options=options), Translator.load(path)
+    texts = ["O gato preto bebeu o leite.", "Bom dia!"]
+    assert opened.options == options and opened(texts) == python(texts)
+    # A second export, of the first: a new version that changes no file of the other.
+    before = {p: p.stat().st_mtime_ns for p in path.rglob("*")}
+    second, _ = export(path, tmp_path, "model")
+    assert (path.name, second.name) == ("1", "2")
+    assert {p: p.stat().st_mtime_ns for p in path.rglob("*")} == before
+    assert sorted(p.name for p in (tmp_path / "model").iterdir()) == ["1", "2"]
+    assert read_metadata(second)["model"] == read_metadata(path)["model"]
+
+
+@pytest.mark.slow
+def test_xla_gives_the_same_and_names_its_flag(run_folder, translator, tmp_path):
+    path, report = export(run_folder, tmp_path, "model", xla=True)
+    assert report.ok
+    assert "--xla_cpu_compilation_enabled=true" in report.describe()
+    assert not verify(path).ok  # a server without the flag would refuse
+    texts = ["O gato preto bebeu o leite.", "Bom dia!", "", "Onde está o gato?"]
+    loaded = tf.saved_model.load(str(path))
+    assert [line.decode() for line in loaded(texts).numpy()] == translator(texts)
+    one = loaded.signatures["attention"](text=tf.constant(texts[:1]))["attention"]
+    other = translator.explain(texts[0]).attention
+    np.testing.assert_allclose(one[0], other, atol=1e-4)
+
+
+def test_the_weights_are_in_it_once(exported, translator):
+    weights = sum(int(np.prod(v.shape)) for v in translator.transformer.weights)
+    variables = tf.train.list_variables(str(exported / "variables" / "variables"))
+    stored = sum(int(np.prod(shape)) for _, shape in variables)
+    assert weights <= stored <= 1.001 * weights
+    # The graph's own node, and Python's loader's function.
+    graph = (exported / "saved_model.pb").read_bytes()
+    assert graph.count(translator.tokenizer.model) == 2
+
+
+def test_translate_and_serving_default_are_one_function(exported):
+    model = SavedModel.FromString((exported / "saved_model.pb").read_bytes())
+    (meta_graph,) = model.meta_graphs
+    graph = meta_graph.graph_def
+    functions = {f.signature.name: f.node_def for f in graph.library.function}
+    calls = {n.name: n.attr["f"].func.name for n in graph.node}
+    called = []
+    for name in ("translate", "serving_default"):
+        output = meta_graph.signature_def[name].outputs["translation"].name
+        wrapper = functions[calls[output.partition(":")[0]]]
+        called += [n.attr["f"].func.name for n in wrapper if "f" in n.attr]
+    assert len(called) == 2 and len({*called}) == 1
+
+
+@pytest.mark.slow
+def test_an_export_that_would_not_serve_is_not_published(
+    run_folder, tmp_path, monkeypatch
+):
+    def refuse(path, allow_xla):
+        report = verify(path, allow_xla=allow_xla)
+        report.checks[0] = type(report.checks[0])("ops", False, "an op is missing")
+        return report
+
+    monkeypatch.setattr(saved_model, "verify", refuse)
+    with pytest.raises(UserError, match="an op is missing"):
+        export(run_folder, tmp_path, "model")
+    assert list((tmp_path / "model").iterdir()) == []
