@@ -404,15 +404,15 @@ WRONG = {
     ),
     "no encoding": (
         ["translate", "--run", "RUN", "--input", "PAIRS", "--encoding", "latin-0"],
-        "--encoding latin-0: there is no such encoding",
+        "--encoding 'latin-0': there is no such encoding",
     ),
     "an encoding without lines": (
         ["translate", "--run", "RUN", "-i", "PAIRS", "--encoding", "utf-16"],
-        "--encoding utf-16: such files cannot be read by lines; save them as UTF-8",
+        "--encoding 'utf-16': such files cannot be read by lines; save them as UTF-8",
     ),
     "no encoding to train on": (
         ["train", "--data", "PAIRS", "--encoding", "latin-0", "--out", "OUT"],
-        "data.encoding = latin-0: there is no such encoding",
+        "data.encoding = 'latin-0': there is no such encoding",
     ),
     "one column": (
         ["evaluate", "--run", "RUN", "--data", "PAIRS", "--columns", "2"],

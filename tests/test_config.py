@@ -98,7 +98,7 @@ def test_what_is_saved_loads_equal(tmp_path, name):
     # Paths that are not UTF-8, or hold what YAML takes for the end of a line.
     odd = ["caf\udce9.tsv", "a\x85b.tsv", "a\u2028\n\r\t\x00\ufeff.tsv", "1", "null"]
     values = {"data": {"sources": odd, "valid": "1e5", "weights": [1, 2, 3, 4, 1e-5]}}
-    config = load_config(name).updated(values)
+    config = load_config(name).updated(**values)
     config.save(tmp_path / "config.yaml")
     for other in PRESETS:
         assert load_config(other, file=tmp_path / "config.yaml") == config
@@ -131,11 +131,9 @@ def test_overrides_are_read_as_yaml(override, value):
 
 
 def test_values_of_python_are_taken_as_they_are():
-    config = Config().updated({"data": {"valid": "[no: yaml", "sources": ["1"]}})
+    config = Config().updated(data={"valid": "[no: yaml", "sources": ["1"]})
     assert config.data.valid == "[no: yaml" and config.data.sources == ["1"]
-    assert "training.steps = '5'" in refusal(
-        Config().updated, {"training": {"steps": "5"}}
-    )
+    assert "training.steps = '5'" in refusal(Config().updated, training={"steps": "5"})
     assert "model.dff = " in refusal(ModelConfig, dff=object())
 
 
@@ -145,10 +143,10 @@ def test_values_of_python_are_taken_as_they_are():
 @pytest.mark.parametrize(
     ("override", "named", "suggested"),
     [
-        ("model.d_modle=64", "setting model.d_modle", "d_model"),
-        ("training.step=2", "setting training.step", "steps"),
-        ("modle.dff=64", "section modle", "model"),
-        ("train.steps=2", "section train", "training"),
+        ("model.d_modle=64", "setting 'model.d_modle'", "d_model"),
+        ("training.step=2", "setting 'training.step'", "steps"),
+        ("modle.dff=64", "setting 'modle'", "model"),
+        ("train.steps=2", "setting 'train'", "training"),
     ],
 )
 def test_a_typo_is_named_with_a_suggestion(read, override, named, suggested):
@@ -161,10 +159,10 @@ def test_a_typo_is_named_with_a_suggestion(read, override, named, suggested):
 
 def test_what_is_like_nothing_is_named_with_the_choice(read):
     message = refusal(read, "model: {zzz: 1}")
-    assert "model.zzz: there are num_layers, " in message
+    assert "model.zzz': there are num_layers, " in message
     assert message.endswith("max_length")
     message = refusal(read, "qqq: {zzz: 1}")
-    assert message.endswith("qqq: there are model, tokenizer, data, training")
+    assert message.endswith("qqq': there are model, tokenizer, data, training")
     assert "model.steps" in refusal(load_config, overrides=["model.steps=3"])
 
 
@@ -258,8 +256,9 @@ def test_a_wrong_value_is_named(read, setting, value, expected):
     message = refusal(read, f"{section}:\n  {name}: {value}\n")
     assert expected in message
     if expected != "cannot be read":
-        assert message.startswith(f"{setting} = "), message
-        assert refusal(load_config, overrides=[f"{setting}={value}"]) == message
+        file, _, rest = message.partition("config.yaml: ")
+        assert file and rest.startswith(f"{setting} = "), message
+        assert refusal(load_config, overrides=[f"{setting}={value}"]) == rest
 
 
 def test_weights_belong_to_their_sources():
@@ -304,8 +303,8 @@ def test_malformed_yaml_names_file_and_line(read, text, line):
         ("text", "must hold sections"),
         ("- model\n- data", "must hold sections"),
         ("2020-01-01", "must hold sections"),
-        ("model:", "section 'model' must hold name: value"),
-        ("model: [dff]", "section 'model' must hold name: value"),
+        ("model:", "must hold name: value"),
+        ("model: [dff]", "must hold name: value"),
         ("o gato bebe leite\n" * 1000, "must hold sections"),
         (b"model: {norm: \xff}", "not UTF-8"),
         ("model: {}".encode("utf-16"), "not UTF-8"),
@@ -315,13 +314,15 @@ def test_malformed_yaml_names_file_and_line(read, text, line):
         ("model: {norm: '" + "word " * 100 + "'}", "model.norm = 'word word"),
         ('model: {norm: "a\\nb"}', "model.norm = "),
         ('model: {"a\\nb": 1}', "no setting"),
+        ("model: {3: 1}", "there is no setting 'model.3'"),
+        ("3: {dff: 1}", "there is no setting '3'"),
         ("model: {dff: !!binary aGk=}", "model.dff = "),
     ],
 )
 def test_a_file_that_is_no_settings(read, text, expected):
     message = refusal(read, text)
     assert expected in message
-    assert message.startswith("model.") or "config.yaml" in message
+    assert "config.yaml" in message or "a\\nb" in message
 
 
 def test_files_that_cannot_be_read(tmp_path):

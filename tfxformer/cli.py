@@ -17,14 +17,7 @@ from typing import Annotated
 import typer
 
 from tfxformer import __version__, plot_commands
-from tfxformer.commands import (
-    Commands,
-    Group,
-    Quiet,
-    made,
-    option,
-    with_settings,
-)
+from tfxformer.commands import Commands, Quiet, option, with_settings
 from tfxformer.config import DataConfig, TrainingConfig, load_config
 from tfxformer.console import say, start_logging
 from tfxformer.corpora.files import pick, read_argument, read_texts
@@ -36,15 +29,7 @@ from tfxformer.quiet import start_tensorflow
 
 log = logging.getLogger("tfxformer")
 
-app = Commands(
-    cls=Group,
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    help="Train a Transformer translator on two columns of text, and serve it.",
-)
-
+app = Commands("Train a Transformer translator on two columns of text, and serve it.")
 app.add_typer(plot_commands.app, name="plot", rich_help_panel="Look")
 
 Model = Annotated[
@@ -76,19 +61,24 @@ _CANNOT_WRITE = errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO
 
 def main():
     """Runs the command line; wrong input ends in one line and exit code 1."""
-    if sys.stdout is None:
-        _fail("standard output is closed: send it to a file, or to /dev/null")
+    code = 1
     try:
+        if sys.stdout is None:
+            raise UserError(
+                "standard output is closed: send it to a file, or to /dev/null"
+            )
         code = _run()
         if sys.stdout:
             sys.stdout.flush()
-    except BrokenPipeError:
+    except UserError as error:
+        say(f"tfxformer: error: {error}")
+    except BrokenPipeError:  # whoever read our answer has seen enough
         sys.stdout = None
     except OSError as error:
         if error.filename is not None or error.errno not in _CANNOT_WRITE:
             raise
-        sys.stdout = None
-        _fail(f"standard output: {error.strerror}")
+        sys.stdout, code = None, 1
+        say(f"tfxformer: error: standard output: {error.strerror}")
     sys.exit(code)
 
 
@@ -98,17 +88,9 @@ def _run():
         app()
     except SystemExit as end:
         return end.code
-    except UserError as error:
-        say(f"tfxformer: error: {error}")
-        return 1
     except Stopped as error:
         say(f"tfxformer: {error}")
         return error.code
-
-
-def _fail(message):
-    say(f"tfxformer: error: {message}")
-    sys.exit(1)
 
 
 def _stop(*_):
@@ -148,8 +130,8 @@ def quickstart(
 
 
 @app.command(rich_help_panel="Train")
-@with_settings("training", TrainingConfig, "steps", "seed", "init_from")
-@with_settings("data", DataConfig, *PAIRS, "weights", "valid")
+@with_settings("data", DataConfig, *PAIRS, "weights", "valid", check=False)
+@with_settings("training", TrainingConfig, "steps", "seed", "init_from", check=False)
 def train(
     data: dict,
     out: Annotated[Path, typer.Option(help="The run folder.")],
@@ -215,8 +197,8 @@ def translate(
         str, typer.Option(help="What each translation begins with; a text a sentence.")
     ] = "",
     xla: Xla = False,
-    data: dict = ...,
-    decoding: dict = ...,
+    data: DataConfig = ...,
+    decoding: DecodingOptions = ...,
 ):
     """Translate texts, line by line, in their order.
 
@@ -225,23 +207,21 @@ def translate(
     """
     if text and input:
         raise UserError("give texts or --input, not both")
-    encoding = made(DataConfig, data).encoding
-    options = made(DecodingOptions, decoding)
-    if prefix and (options.n_best > 1 or scores or xla):
+    if prefix and (decoding.n_best > 1 or scores or xla):
         raise UserError("--prefix does not go with --n-best, --scores or --xla")
-    if options.n_best > 1 and scores:
+    if decoding.n_best > 1 and scores:
         raise UserError("--n-best gives scores already: leave out --scores")
     texts = [
-        read_argument(one, f"text {number}", encoding)
+        read_argument(one, f"text {number}", data.encoding)
         for number, one in enumerate(text or [], 1)
     ]
-    prefix = read_argument(prefix, "--prefix", encoding)
-    chunks = [texts] if texts else _chunks(input, encoding)
+    prefix = read_argument(prefix, "--prefix", data.encoding)
+    chunks = [texts] if texts else _chunks(input, data.encoding)
     run = chosen_model(run)
     start_tensorflow()
     from tfxformer.translator import Translator
 
-    translator = Translator.load(run, checkpoint, options if decoding else None, xla)
+    translator = Translator.load(run, checkpoint, _chosen(decoding), xla)
     for name in filter(os.path.isfile, text or []):
         log.info(
             "%r is translated as a text; to translate what is in that file: -i %s",
@@ -250,7 +230,7 @@ def translate(
         )
     first = 1
     for lines in chunks:
-        if options.n_best > 1:
+        if decoding.n_best > 1:
             answers = _lists(translator.n_best(lines, tokens_per_batch, first), first)
         elif prefix:
             answers = translator.complete(lines, [prefix] * len(lines))
@@ -269,6 +249,11 @@ def translate(
             sys.stdout.buffer.write(f"{answer}\n".encode())
         sys.stdout.buffer.flush()
         first += len(lines)
+
+
+def _chosen(decoding):
+    """None where nothing was given: an export then decodes as it was made to."""
+    return decoding if decoding.model_fields_set else None
 
 
 def _lists(lists, first):
@@ -293,7 +278,7 @@ def score(
     ] = None,
     checkpoint: Checkpoint = "best",
     tokens_per_batch: TokensPerBatch = 2048,
-    data: dict = ...,
+    data: DataConfig = ...,
 ):
     """Score given translations: how likely the model finds them.
 
@@ -301,15 +286,14 @@ def score(
     log-probability of the translation's tokens; nan, with a warning, where a side is
     too long for the model.
     """
-    pairs = made(DataConfig, data)
-    chunks = _chunks(input, pairs.encoding)
+    chunks = _chunks(input, data.encoding)
     run = chosen_model(run)
     start_tensorflow()
     from tfxformer.translator import Translator
 
     translator = Translator.load(run, checkpoint)
     name = input or "standard input"
-    rows = _scored(translator, chunks, name, pairs.columns, tokens_per_batch)
+    rows = _scored(translator, chunks, name, data.columns, tokens_per_batch)
     for mean, source, translation in rows:
         sys.stdout.buffer.write(f"{mean:.4f}\t{source}\t{translation}\n".encode())
         sys.stdout.buffer.flush()
@@ -319,7 +303,7 @@ def score(
 @with_settings("decoding", DecodingOptions)
 @with_settings("data", DataConfig, *PAIRS)
 def evaluate(
-    data: dict,
+    data: DataConfig,
     run: Model = None,
     split: Annotated[
         str, typer.Option(help="Of phrasebook and ted: train, validation or test.")
@@ -333,24 +317,23 @@ def evaluate(
     ] = None,
     tokens_per_batch: TokensPerBatch = 2048,
     xla: Xla = False,
-    decoding: dict = ...,
+    decoding: DecodingOptions = ...,
 ):
     """Score how well pairs are translated: BLEU and chrF, by sacreBLEU."""
     from tfxformer import corpora
 
-    options, pairs = made(DecodingOptions, decoding), made(DataConfig, data)
-    if not pairs.sources:
+    if not data.sources:
         raise UserError("name the pairs to translate, such as --data test.tsv")
-    if options.n_best > 1:
+    if decoding.n_best > 1:
         raise UserError("--n-best: one translation is evaluated, the best")
     if output:
-        check_output("--output", output, corpora.input_files(pairs.sources))
+        check_output("--output", output, corpora.input_files(data.sources))
     loaded = corpora.load_mixture(
-        pairs.sources,
+        data.sources,
         split,
-        data_dir=pairs.data_dir,
-        columns=pairs.columns,
-        encoding=pairs.encoding,
+        data_dir=data.data_dir,
+        columns=data.columns,
+        encoding=data.encoding,
         cleaned=False,
     )
     run = chosen_model(run)
@@ -358,11 +341,11 @@ def evaluate(
     from tfxformer.evaluation import evaluate
     from tfxformer.translator import Translator
 
-    translator = Translator.load(run, checkpoint, options if decoding else None, xla)
+    translator = Translator.load(run, checkpoint, _chosen(decoding), xla)
     translations = []
-    for source, (found, counts) in zip(pairs.sources, loaded, strict=True):
+    for source, (pairs, counts) in zip(data.sources, loaded, strict=True):
         log.info("%s: %s", source, counts.describe())
-        result = evaluate(translator, found, lowercase, tokens_per_batch)
+        result = evaluate(translator, pairs, lowercase, tokens_per_batch)
         print(f"{source}: {result.sentences:,} sentences")
         print(result.describe())
         translations += result.translations
@@ -406,7 +389,7 @@ def export(
             "better than any one of them.",
         ),
     ] = None,
-    decoding: dict = ...,
+    decoding: DecodingOptions = ...,
 ):
     """Export a run as the next version of a model, a SavedModel.
 
@@ -414,9 +397,7 @@ def export(
     """
     if format not in ("savedmodel", "ctranslate2"):
         raise UserError(f"--format {format!r}: there are savedmodel and ctranslate2")
-    # None decodes as an export that is written again does.
-    options = made(DecodingOptions, decoding) if decoding else None
-    given = [option(name) for name in decoding]
+    given = [option(name) for name in decoding.model_fields_set]
     given += ["--xla"] if xla else []
     if format == "ctranslate2" and precision != "float32":
         raise UserError(
@@ -435,6 +416,7 @@ def export(
         return
     from tfxformer.exporting.saved_model import export
 
+    options = _chosen(decoding)
     path, report = export(run, to, name, checkpoint, options, xla, precision, average)
     say(report.describe())
     print(path)
@@ -491,7 +473,7 @@ def bulk(
         str,
         typer.Option(help="Where Apache Beam runs: DirectRunner is this machine."),
     ] = "DirectRunner",
-    data: dict = ...,
+    data: DataConfig = ...,
 ):
     """Translate files of any number and size, on Apache Beam.
 
@@ -510,7 +492,7 @@ def bulk(
         format=format,
         column=column,
         id_column=id_column,
-        encoding=made(DataConfig, data).encoding,
+        encoding=data.encoding,
         shards=shards,
         runner=runner,
         beam_options=beam_options or (),

@@ -1,4 +1,4 @@
-"""What commands share: options made from settings, `-q`, the help's look, the end."""
+"""What commands share: options made from settings, `-q`, the help, how they end."""
 
 import functools
 import inspect
@@ -48,27 +48,61 @@ class Group(typer.core.TyperGroup):
 
 
 class Commands(typer.Typer):
-    """The commands of a program, or of a part of it."""
+    """The commands of a program, or of a part of it; `help` says what it is for."""
+
+    def __init__(self, help):
+        super().__init__(
+            help=help,
+            cls=Group,
+            no_args_is_help=True,
+            add_completion=False,
+            pretty_exceptions_enable=False,
+            rich_markup_mode=None,
+        )
 
     def command(self, *args, **kwargs):
         register = super().command(*args, **kwargs)
-        return lambda function: register(_with_ends(_with_quiet(function)))
+        return lambda function: register(_as_command(function))
 
 
 def _in_words(record):
     """A parameter's ``get_help_record`` with words for types: ``<texts>``."""
 
     def record_in_words(ctx):
-        found = record(ctx)
-        if found is None:
-            return None
-        names = re.sub(r"(?<=<)[^<>]+(?=>)", lambda x: _WORDS.get(x[0], x[0]), found[0])
-        return names, found[1]
+        name, *text = record(ctx) or ("",)
+        name = re.sub(r"(?<=<)[^<>]+(?=>)", lambda x: _WORDS.get(x[0], x[0]), name)
+        return (name, *text) if text else None
 
     return record_in_words
 
 
-# Options that are not called as their fields are.
+def _as_command(function):
+    """The function with ``-q``, ended as `tfxformer.cli.main` promises."""
+    signature = inspect.signature(function)
+    quiet = inspect.Parameter(
+        "quiet", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Quiet
+    )
+
+    @functools.wraps(function)
+    def command(*, quiet, **arguments):
+        if quiet:
+            start_logging(quiet)
+        try:
+            return function(**arguments)
+        except KeyboardInterrupt:  # Typer would end both in its own way
+            raise Stopped("interrupted", INTERRUPTED) from None
+        except BrokenPipeError:  # whoever read our answer has seen enough
+            sys.stdout = None
+            sys.exit(0)
+
+    parameters = [*signature.parameters.values(), quiet]
+    command.__signature__ = signature.replace(parameters=parameters)
+    return command
+
+
+# --- Options made from settings ------------------------------------------------------
+
+# Those that are not called as their fields are.
 _NAMES = {
     "sources": "--data",
     "init_from": "--from",
@@ -87,49 +121,53 @@ def option(field):
     return _NAMES.get(field, "--" + field.replace("_", "-"))
 
 
-def with_settings(argument, kind, *fields):
-    """Gives a command options that are made from fields of settings.
+def with_settings(argument, kind, *fields, check=True):
+    """Gives a command options that are made from the fields of settings.
 
     Args:
-        argument: the command's argument for what was given: a dictionary by field.
+        argument: the command's argument that takes the settings. The options come in
+            its place.
         kind: the class of the settings.
         fields: which of its fields; all if none is named.
+        check: make the settings; otherwise the command takes a dictionary of what
+            was given.
 
     Returns:
         A decorator of commands.
     """
     fields = fields or [*kind.model_fields]
 
-    def decorate(command):
-        signature = inspect.signature(command)
+    def decorate(function):
         parameters = []
-        for parameter in signature.parameters.values():
-            if parameter.name != argument:
-                parameters.append(parameter.replace(kind=parameter.KEYWORD_ONLY))
+        for parameter in inspect.signature(function).parameters.values():
+            if parameter.name == argument:
+                parameters += [_parameter(name, kind) for name in fields]
             else:
-                parameters += [_option(name, kind) for name in fields]
+                parameters.append(parameter.replace(kind=parameter.KEYWORD_ONLY))
 
-        @functools.wraps(command)
+        @functools.wraps(function)
         def with_options(**arguments):
             given = {name: arguments.pop(name) for name in fields}
             given = {name: x for name, x in given.items() if x not in (None, [])}
-            return command(**arguments, **{argument: given})
+            settings = _made(kind, given) if check else given
+            return function(**arguments, **{argument: settings})
 
-        with_options.__signature__ = signature.replace(parameters=parameters)
+        with_options.__signature__ = inspect.Signature(parameters)
         return with_options
 
     return decorate
 
 
-def _option(name, settings):
+def _parameter(name, settings):
     """A field of settings as a parameter that Typer makes an option of."""
     field = settings.model_fields[name]
     kind, about = _plain(field.annotation), {"help": field.description}
-    if kind in (list[int], list[float]):
-        about |= {"metavar": "N,N", "callback": _numbers(option(name), *get_args(kind))}
-        kind = str
-    elif kind == list[str]:
+    item = _plain(get_args(kind)[0]) if get_origin(kind) is list else None
+    if item is str:
         about["help"] += " Repeat it to name several."
+    elif item is not None:
+        about |= {"metavar": "N,N", "callback": _numbers(option(name), item)}
+        kind = str
     annotation = Annotated[kind | None, typer.Option(option(name), **about)]
     keyword = inspect.Parameter.KEYWORD_ONLY
     return inspect.Parameter(name, keyword, default=None, annotation=annotation)
@@ -155,26 +193,8 @@ def _numbers(name, kind):
     return read
 
 
-def made(kind, given):
-    """Settings of what a command was given, refused as the command line spells them.
-
-    Args:
-        kind: the class of the settings.
-        given: values by field.
-
-    Returns:
-        The settings.
-
-    Raises:
-        UserError: naming the option that is wrong.
-
-    Example:
-        >>> from tfxformer.config import DataConfig
-        >>> made(DataConfig, {"columns": [2]})
-        Traceback (most recent call last):
-        ...
-        tfxformer.errors.UserError: --columns [2]: must be two numbers from 1, ...
-    """
+def _made(kind, given):
+    """Settings of what was given, refused as the command line spells them."""
     try:
         return kind(**given)
     except UserError as error:
@@ -184,37 +204,3 @@ def made(kind, given):
         for field in kind.model_fields:
             name = re.sub(rf"\b{field}\b", option(field), name)
         raise UserError(name) from None
-
-
-def _with_quiet(command):
-    """Gives a command the option ``-q``, which may also stand before its name."""
-    signature = inspect.signature(command)
-    option = inspect.Parameter(
-        "quiet", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Quiet
-    )
-
-    @functools.wraps(command)
-    def with_quiet(*, quiet, **arguments):
-        if quiet:
-            start_logging(quiet)
-        return command(**arguments)
-
-    parameters = [*signature.parameters.values(), option]
-    with_quiet.__signature__ = signature.replace(parameters=parameters)
-    return with_quiet
-
-
-def _with_ends(command):
-    """Ends a command as `tfxformer.cli.main` promises: Typer would not let it."""
-
-    @functools.wraps(command)
-    def with_ends(**arguments):
-        try:
-            return command(**arguments)
-        except KeyboardInterrupt:
-            raise Stopped("interrupted", INTERRUPTED) from None
-        except BrokenPipeError:  # whoever read our answer has seen enough
-            sys.stdout = None
-            sys.exit(0)
-
-    return with_ends

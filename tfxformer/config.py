@@ -4,9 +4,8 @@ A setting's type, limits, default and description are written once, here. The ch
 the YAML file, the command line's options and the page of settings are made from them.
 """
 
+import contextlib
 import difflib
-import math
-import re
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
@@ -26,6 +25,23 @@ from pydantic import (
 from tfxformer.corpora.files import check_encoding
 from tfxformer.errors import UserError
 from tfxformer.outputs import write_file
+
+# What pydantic finds wrong, in our words.
+_MUST = {
+    "int_type": "must be a whole number",
+    "float_type": "must be a number",
+    "finite_number": "must be a finite number",
+    "bool_type": "must be true or false",
+    "string_type": "must be text",
+    "list_type": "must be a list",
+    "model_type": "must hold name: value",
+    "literal_error": "must be {expected}",
+    "greater_than_equal": "must be at least {ge}",
+    "greater_than": "must be above {gt}",
+    "less_than_equal": "must be at most {le}",
+    "less_than": "must be below {lt}",
+    "value_error": "{error}",
+}
 
 
 class Settings(BaseModel):
@@ -59,54 +75,41 @@ class Settings(BaseModel):
         try:
             super().__init__(**values)
         except ValidationError as error:
-            raise UserError(self._explain(error.errors()[0])) from None
+            raise self._explained(error.errors()[0]) from None
 
     def updated(self, **values):
         """The same settings with some of them changed.
 
         Args:
-            values: the new ones, by name.
+            values: the new ones by name; of a section, a dictionary of what changes.
 
         Returns:
             New settings, checked.
 
         Example:
-            >>> ModelConfig(dff=64).updated(norm="pre").dff
-            64
+            >>> config = Config().updated(training={"steps": 300})
+            >>> config.training.steps, config.training.warmup_steps
+            (300, 4000)
         """
-        return type(self)(**dict(self) | values)
+        return type(self)(**_merged(self.model_dump(), values))
 
     @classmethod
-    def _explain(cls, error):
-        """One line on what pydantic found."""
-        about, kind = error.get("ctx", {}), error["type"]
-        wrong = str(about["error"]) if kind == "value_error" else error["msg"]
-        if kind in _MUST:
-            wrong = f"must be {_MUST[kind].format(**about)}"
+    def _explained(cls, error):
+        """The `UserError` of what pydantic found."""
+        if error["type"] == "extra_forbidden":
+            return _unknown("setting", cls.section, error["loc"][0], cls.model_fields)
+        wrong = _MUST.get(error["type"], error["msg"]).format(**error.get("ctx", {}))
         if not error["loc"]:  # of several settings together
-            return wrong
-        return f"{cls.section}{error['loc'][0]} = {_show(error['input'])}: {wrong}"
+            return UserError(wrong)
+        value = _show(error["input"])
+        return UserError(f"{cls.section}{error['loc'][0]} = {value}: {wrong}")
 
 
-# pydantic's kinds of errors, in our words.
-_MUST = {
-    "int_type": "a whole number",
-    "float_type": "a number",
-    "finite_number": "a finite number",
-    "bool_type": "true or false",
-    "string_type": "text",
-    "list_type": "a list",
-    "literal_error": "{expected}",
-    "greater_than_equal": "at least {ge}",
-    "greater_than": "above {gt}",
-    "less_than_equal": "at most {le}",
-    "less_than": "below {lt}",
-}
-
-Count = Annotated[int, Field(ge=1)]
-Rate = Annotated[float, Field(ge=0, lt=1)]
-# A single value may be given for a list of one.
-_Listed = BeforeValidator(lambda x: x if isinstance(x, list | None) else [x])
+def _number(value):
+    """YAML 1.1, which PyYAML reads, takes 1e-4 for text."""
+    with contextlib.suppress(ValueError):
+        return float(value) if isinstance(value, str) else value
+    return value
 
 
 def _encoding(name):
@@ -114,6 +117,13 @@ def _encoding(name):
         return check_encoding(name)
     except UserError as error:
         raise ValueError(str(error).partition(": ")[2]) from None
+
+
+Count = Annotated[int, Field(ge=1)]
+Number = Annotated[float, BeforeValidator(_number)]
+Rate = Annotated[Number, Field(ge=0, lt=1)]
+# A single value may be given for a list of one.
+_Listed = BeforeValidator(lambda x: x if isinstance(x, list | None) else [x])
 
 
 class ModelConfig(Settings):
@@ -173,7 +183,7 @@ class DataConfig(Settings):
 
     sources: Annotated[list[str], _Listed] = []
     """Where pairs come from: phrasebook, ted, TSV files (.gz too), or SRC,TGT paths."""
-    weights: Annotated[list[float] | None, _Listed] = None
+    weights: Annotated[list[Number] | None, _Listed] = None
     """How often each source is drawn, such as 1,3; by default by its pairs' number."""
     valid: str | None = None
     """A source to validate on; by default pairs are held out of the others."""
@@ -187,7 +197,7 @@ class DataConfig(Settings):
     """The encoding of files: one of Python's codecs, such as latin-1."""
     max_characters: Count = 1000
     """The longest side of a pair that is kept."""
-    max_length_ratio: Annotated[float, Field(ge=1)] = 3.0
+    max_length_ratio: Annotated[Number, Field(ge=1)] = 3.0
     """The largest ratio of the two sides' lengths."""
 
     @field_validator("weights")
@@ -225,15 +235,15 @@ class TrainingConfig(Settings):
     """"adam" (the paper's, section 5.3) or "muon"."""
     schedule: Literal["inverse_sqrt", "cosine"] = "inverse_sqrt"
     """The learning rate's: "inverse_sqrt" (the paper's, section 5.3) or "cosine"."""
-    learning_rate: Annotated[float, Field(gt=0)] | None = None
+    learning_rate: Annotated[Number, Field(gt=0)] | None = None
     """The peak; by default the paper's, `(d_model * warmup_steps)^-0.5`."""
     warmup_steps: Count = 4000
     """Steps until the peak."""
     label_smoothing: Rate = 0.1
     """The paper's epsilon (section 5.4)."""
-    clip_norm: Annotated[float, Field(gt=0)] | None = 1.0
+    clip_norm: Annotated[Number, Field(gt=0)] | None = 1.0
     """The longest gradient; null for any length."""
-    subword_alpha: Annotated[float, Field(ge=0)] = 0.0
+    subword_alpha: Annotated[Number, Field(ge=0)] = 0.0
     """Subword regularisation: 0 is off, 0.1 is usual."""
     ema_decay: Rate = 0.0
     """Validate and keep a moving average of the weights: 0.999, say; 0 is off."""
@@ -257,7 +267,7 @@ class TrainingConfig(Settings):
     """How many of the best are kept, by the metric."""
     on_bad_batch: Literal["stop", "skip"] = "stop"
     """What to do when loss or gradient is not finite, or explodes: "stop" or "skip"."""
-    loss_limit: Annotated[float, Field(gt=1)] = 4.0
+    loss_limit: Annotated[Number, Field(gt=1)] = 4.0
     """Exploding: this many times the running mean of the loss."""
     init_from: str | None = None
     """Fine-tuning: begin with the weights, vocabulary and model settings of a run, an
@@ -277,9 +287,8 @@ class Config(Settings):
     """All the settings of a run, in the sections of its YAML file.
 
     Example:
-        >>> config = Config().updated({"training": {"steps": 300}})
-        >>> config.training.steps, config.model.norm
-        (300, 'post')
+        >>> Config().model.norm
+        'post'
     """
 
     model: ModelConfig = ModelConfig()
@@ -288,7 +297,7 @@ class Config(Settings):
     training: TrainingConfig = TrainingConfig()
 
     @model_validator(mode="after")
-    def _fits(self):
+    def _fit(self):
         tokens, length = self.training.tokens_per_batch, self.model.max_length
         if tokens < length:
             raise ValueError(
@@ -296,21 +305,6 @@ class Config(Settings):
                 f"model.max_length, {length}, or the longest sentences fit no batch"
             )
         return self
-
-    def updated(self, values):
-        """The same settings with some of them changed.
-
-        Args:
-            values: a dictionary of a dictionary for each section, as `to_dict` gives
-                and YAML files have; with what changes alone.
-
-        Returns:
-            A new `Config`, checked.
-
-        Raises:
-            UserError: for a setting that does not exist or cannot be, by name.
-        """
-        return Config(**_merged(self.to_dict(), values))
 
     def to_dict(self):
         """Plain dictionaries, as in the YAML file.
@@ -331,27 +325,10 @@ class Config(Settings):
         Raises:
             UserError: when it cannot be written.
         """
-        text = yaml.dump(self.to_dict(), Dumper=_Dumper, sort_keys=False)
-        write_file(path, text.encode())
+        write_file(path, yaml.safe_dump(self.to_dict(), sort_keys=False).encode())
 
 
-# PyYAML follows YAML 1.1, to which 1e-4 is text; these two take it for a number.
-class _Loader(yaml.SafeLoader):
-    pass
-
-
-class _Dumper(yaml.SafeDumper):
-    pass
-
-
-for _side in (_Loader, _Dumper):
-    _side.add_implicit_resolver(
-        "tag:yaml.org,2002:float",
-        re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+$"),
-        [*"-+0123456789"],
-    )
-
-PRESETS = yaml.load(files("tfxformer").joinpath("presets.yaml").read_bytes(), _Loader)
+PRESETS = yaml.safe_load(files("tfxformer").joinpath("presets.yaml").read_bytes())
 
 
 def load_config(preset="tutorial", file=None, overrides=()):
@@ -377,18 +354,27 @@ def load_config(preset="tutorial", file=None, overrides=()):
     read = _read_yaml(file) if file else {}
     preset = read.pop("preset", preset)
     if not isinstance(preset, str) or preset not in PRESETS:
-        raise _unknown("preset", preset, preset, PRESETS)
-    values = Config(**PRESETS[preset]).to_dict()
-    values = _merged(values, read, f"{file}: ")
+        raise _unknown("preset", "", preset, PRESETS)
+    values = _merged(PRESETS[preset], read)
     for override in overrides:
         changes = _parsed(override) if isinstance(override, str) else override
         values = _merged(values, changes)
-    return Config(**values)
+    try:
+        return Config(**values)
+    except UserError as error:
+        names = [
+            f"{section}.{name}"
+            for section, settings in read.items()
+            for name in (settings if isinstance(settings, dict) else ())
+        ]
+        wrong = str(error).replace("'", " ").split()
+        in_file = any(str(name) in wrong for name in [*names, *read])
+        raise UserError(f"{file}: {error}" if in_file else str(error)) from None
 
 
 def _read_yaml(file):
     try:
-        read = yaml.load(Path(file).read_text(encoding="utf-8"), _Loader)
+        read = yaml.safe_load(Path(file).read_text(encoding="utf-8"))
     except OSError as error:
         raise UserError(f"{file}: {error.strerror}") from None
     except UnicodeDecodeError:
@@ -414,42 +400,34 @@ def _parsed(override):
             "for example model.dff=1024"
         )
     try:
-        return {section: {setting: yaml.load(value, _Loader)}}
+        return {section: {setting: yaml.safe_load(value)}}
     except Exception:  # as above
         raise UserError(f"{override!r}: the value is not YAML") from None
 
 
-def _merged(values, changes, origin=""):
-    """Sections with what others have over them, if their names exist."""
+def _merged(values, changes):
+    """A dictionary with another over it, dictionaries in them alike."""
     merged = dict(values)
-    for section, settings in changes.items():
-        if section not in values:
-            raise _unknown("section", section, section, values, origin)
-        if not isinstance(settings, dict):
-            raise UserError(f"{origin}section {section!r} must hold name: value")
-        for name in settings:
-            if name not in values[section]:
-                full = f"{section}.{name}"
-                raise _unknown("setting", full, name, values[section], origin)
-        merged[section] = merged[section] | settings
+    for name, new in changes.items():
+        if isinstance(new, dict):
+            old = merged.get(name)
+            new = _merged(old if isinstance(old, dict) else {}, new)
+        merged[str(name)] = new
     return merged
 
 
-def _unknown(what, full, name, known, origin=""):
+def _unknown(what, section, name, known):
     """The error of a name that does not exist, with the one that may be meant."""
     close = difflib.get_close_matches(str(name), [*known], n=1)
     meant = f" (did you mean {close[0]!r}?)" if close else ""
-    choice = f"{meant}: there are {', '.join(known)}"
-    return UserError(f"{origin}there is no {what} {_show(full)}{choice}")
+    shown, choice = _show(f"{section}{name}"), ", ".join(known)
+    return UserError(f"there is no {what} {shown}{meant}: there are {choice}")
 
 
 def _show(value):
-    """A value as YAML writes it: one line, and not all of a long one."""
+    """A value as Python writes it, and not all of a long one."""
     try:
-        text = yaml.dump(value, None, _Dumper, default_flow_style=True, width=math.inf)
-    except ValueError:  # an int of more digits than Python writes
-        text = "too many digits"
-    except yaml.YAMLError:  # a Python object
         text = repr(value)
-    text = " ".join(text.removesuffix("\n...\n").split())
+    except ValueError:
+        text = "a number of too many digits"
     return text if len(text) <= 80 else f"{text[:80]}..."

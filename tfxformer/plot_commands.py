@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from tfxformer.commands import Commands, Group, Quiet
+from tfxformer.commands import Commands, Quiet
 from tfxformer.console import start_logging
 from tfxformer.corpora.files import check_encoding, parse_columns
 from tfxformer.errors import UserError
@@ -14,12 +14,7 @@ from tfxformer.exporting.repository import chosen_model
 from tfxformer.outputs import check_output
 from tfxformer.quiet import start_tensorflow
 
-app = Commands(
-    cls=Group,
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    help="Draw a model, its attention, its data and its training.",
-)
+app = Commands("Draw a model, its attention, its data and its training.")
 
 PICTURES = (".png", ".svg")
 PAGE = ".html"

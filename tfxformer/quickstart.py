@@ -85,4 +85,4 @@ def train_quickstart(path, seed=0):
         tfxformer.errors.UserError: /dev/null: ...
     """
     settings = {"data": {"sources": ["phrasebook"]}, "training": {"seed": seed}}
-    return train(load_config("tiny").updated(settings), path)
+    return train(load_config("tiny").updated(**settings), path)

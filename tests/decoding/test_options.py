@@ -21,12 +21,12 @@ from tfxformer.errors import UserError
         ({"length_penalty": -0.1, "beam_size": 2}, "length_penalty = -0.1: must be at"),
         (
             {"length_penalty": math.nan, "beam_size": 2},
-            "length_penalty = .nan: must be a finite",
+            "length_penalty = nan: must be a finite",
         ),
         ({"coverage_penalty": -1, "beam_size": 2}, "coverage_penalty = -1: must be at"),
         (
             {"coverage_penalty": math.inf, "beam_size": 2},
-            "coverage_penalty = .inf: must be a finite",
+            "coverage_penalty = inf: must be a finite",
         ),
         ({"length_penalty": 0.6}, "length_penalty 0.6: only goes with a beam"),
         ({"coverage_penalty": 0.2}, "coverage_penalty 0.2: only goes with a beam"),
@@ -39,16 +39,16 @@ from tfxformer.errors import UserError
         ({"sampling": True, "temperature": -1}, "temperature = -1: must be above 0"),
         (
             {"sampling": True, "temperature": math.nan},
-            "temperature = .nan: must be a finite",
+            "temperature = nan: must be a finite",
         ),
         (
             {"sampling": True, "temperature": math.inf},
-            "temperature = .inf: must be a finite",
+            "temperature = inf: must be a finite",
         ),
         ({"sampling": True, "top_k": -1}, "top_k = -1: must be at least 0"),
         ({"sampling": True, "top_p": 2}, "top_p = 2: must be"),
         ({"sampling": True, "top_p": 0}, "top_p = 0: must be"),
-        ({"sampling": True, "top_p": math.nan}, "top_p = .nan: must be a finite"),
+        ({"sampling": True, "top_p": math.nan}, "top_p = nan: must be a finite"),
         ({"sampling": True, "seed": -1}, "seed = -1: must be at least 0"),
         (
             {"sampling": True, "seed": 2**31},
