@@ -1,183 +1,200 @@
-"""The local server, started by its command, and small models for it."""
+"""Local servers for tests: in a thread or by the command, and small models for them."""
 
+import asyncio
+import contextlib
 import http.client
 import json
 import re
 import signal
 import subprocess
 import sys
+import threading
 import time
+from pathlib import Path
 from urllib.parse import urlsplit
 
-START = 120  # seconds
+
+def ask(url, path, body=None, method=None):
+    """The status of an HTTP request, and the JSON in the answer."""
+    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=60)
+    if body is not None and not isinstance(body, bytes):
+        body = json.dumps(body).encode()
+    method = method or ("GET" if body is None else "POST")
+    with contextlib.closing(connection):
+        connection.request(method, path, body)
+        answer = connection.getresponse()
+        text = answer.read()
+    assert answer.headers["content-type"].startswith("application/json"), text
+    return answer.status, json.loads(text)
 
 
-class LocalServer:
-    """`tfxformer serve` until it is stopped.
+class Server:
+    """A server that runs somewhere, by its addresses."""
 
-    Args:
-        arguments: what follows the command; ports are free ones unless given.
-        cwd: the folder it works in.
-    """
+    url = grpc = None
 
-    def __init__(self, *arguments, cwd=None):
-        ports = [] if "--rest-port" in arguments else ["--rest-port", "0"]
-        ports += [] if "--grpc-port" in arguments else ["--grpc-port", "0"]
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "tfxformer.cli", "serve"]
-            + [str(x) for x in [*arguments, *ports]],
-            cwd=cwd,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-        self.said = ""
-        self.url = self.grpc = None
+    def ask(self, *arguments, **more):
+        return ask(self.url, *arguments, **more)
 
-    def __enter__(self):
-        return self.wait_until_ready()
-
-    def __exit__(self, *_):
-        if self.process.poll() is None:
-            self.process.kill()
-        for stream in (self.process.stdout, self.process.stderr):
-            stream.close()
-        self.process.wait()
-
-    def wait_until_ready(self):
-        end = time.monotonic() + START
-        for line in iter(self.process.stderr.readline, b""):
-            self.said += line.decode()
-            if line.startswith(b"ready"):
-                self.url = re.search(r"^REST: (\S+)$", self.said, re.M)[1]
-                self.grpc = re.search(r"^gRPC: (\S+)$", self.said, re.M)[1]
-                return self
-            assert time.monotonic() < end, self.said
-        raise AssertionError(f"the server ended: {self.said}")
-
-    def stop(self, number=signal.SIGTERM):
-        """Tells it to stop; what it said since, and its exit code."""
-        self.process.send_signal(number)
-        return self.finish()
-
-    def finish(self):
-        out, err = self.process.communicate(timeout=START)
-        assert out == b""  # all it says goes to standard error
-        return err.decode(), self.process.returncode
-
-    def ask(self, path, body=None, method=None, headers=None):
-        """One HTTP request: its status, and the JSON that came."""
-        return ask(self.url, path, body, method, headers)
-
-    def state(self, model):
-        """By version, its state and what is wrong."""
-        status, found = self.ask(f"/v1/models/{model}")
-        assert status == 200, found
+    def state(self, model="pt_en"):
+        """By version, its state and its error."""
+        _, found = self.ask(f"/v1/models/{model}")
         return {
             int(each["version"]): (each["state"], each["status"]["error_message"])
             for each in found["model_version_status"]
         }
 
-    def wait_for(self, condition, seconds=60):
-        end = time.monotonic() + seconds
-        while not condition():
-            assert time.monotonic() < end, "it does not come to that"
-            assert self.process.poll() is None, "the server ended"
-            time.sleep(0.05)
-
     def metric(self, name, **labels):
         """The sum of a metric's samples that have the labels."""
-        connection = connect(self.url)
-        connection.request("GET", "/monitoring/prometheus/metrics")
-        page = connection.getresponse().read().decode()
-        connection.close()
+        connection = http.client.HTTPConnection(urlsplit(self.url).netloc, timeout=60)
+        with contextlib.closing(connection):
+            connection.request("GET", "/monitoring/prometheus/metrics")
+            page = connection.getresponse().read().decode()
         wanted = {f'{key}="{value}"' for key, value in labels.items()}
-        total = 0.0
-        for line in page.splitlines():
-            head, _, value = line.rpartition(" ")
-            found, _, has = head.partition("{")
-            if found == name and wanted <= {*has.rstrip("}").split(",")}:
-                total += float(value)
-        return total
+        samples = re.findall(rf"^{name}(?:{{(.*)}})? (\S+)$", page, re.MULTILINE)
+        return sum(float(x) for found, x in samples if wanted <= {*found.split(",")})
 
 
-def connect(url, timeout=60):
-    return http.client.HTTPConnection(urlsplit(url).netloc, timeout=timeout)
+def wait_for(condition, seconds=60):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it does not happen"
+        time.sleep(0.02)
 
 
-def ask(url, path, body=None, method=None, headers=None):
-    connection = connect(url)
-    if body is not None and not isinstance(body, bytes):
-        body = json.dumps(body).encode()
-    method = method or ("GET" if body is None else "POST")
+@contextlib.contextmanager
+def serving(repository=None, config=None, **settings):
+    """A server in a thread of this process."""
+    from tfxformer.server.local import Settings, running
+
+    settings = Settings(**{"rest_port": 0, "grpc_port": 0, "poll": 0.05, **settings})
+    server, ready, errors, told = Server(), threading.Event(), [], []
+
+    async def main():
+        async with running(repository, config, settings) as (rest, grpc):
+            server.url, server.grpc = f"http://{rest}", grpc
+            told.extend([asyncio.get_running_loop(), asyncio.Event()])
+            ready.set()
+            await told[1].wait()
+
+    def run():
+        try:
+            asyncio.run(main())
+        except Exception as error:
+            errors.append(error)
+        ready.set()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    ready.wait()
     try:
-        connection.request(method, path, body, headers or {})
-        answer = connection.getresponse()
-        text = answer.read()
+        if not errors:
+            yield server
     finally:
-        connection.close()
-    assert answer.headers["content-type"].startswith("application/json"), text
-    return answer.status, json.loads(text)
+        if told:
+            told[0].call_soon_threadsafe(told[1].set)
+        thread.join()
+        if errors:
+            raise errors[0]
 
 
-def save_half_plus_two(folder):
+class LocalServer(Server):
+    """`tfxformer serve`, with free ports."""
+
+    def __init__(self, *arguments):
+        command = [sys.executable, "-m", "tfxformer.cli", "serve", *arguments]
+        command += ["--rest-port", "0", "--grpc-port", "0"]
+        self.process = subprocess.Popen(map(str, command), stderr=subprocess.PIPE)
+        self.said = ""
+
+    def __enter__(self):
+        for line in self.process.stderr:
+            self.said += line.decode()
+            if line.startswith(b"ready"):
+                self.url = re.search(r"^REST: (\S+)$", self.said, re.MULTILINE)[1]
+                self.grpc = re.search(r"^gRPC: (\S+)$", self.said, re.MULTILINE)[1]
+                return self
+        raise AssertionError(f"the server ended: {self.said}")
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.communicate()
+
+    def stop(self, number=signal.SIGTERM):
+        """What it says after a signal, and its exit code."""
+        self.process.send_signal(number)
+        _, said = self.process.communicate(timeout=120)
+        return said.decode(), self.process.returncode
+
+
+def save_toys(folder):
+    """A repository of `pt_en`, which has a translator's signatures, and of `half`."""
+    save_translator(folder / "pt_en" / "1")
+    save_half_plus_two(folder / "half" / "1")
+    save_half_plus_two(folder / "half" / "2")
+
+
+def save_half_plus_two(folder, add=2):
     """TensorFlow Serving's toy: x / 2 + 2."""
     import tensorflow as tf
 
     @tf.function(autograph=False, input_signature=[tf.TensorSpec([None], tf.float32)])
     def half_plus_two(x):
-        return {"y": x / 2 + 2}
+        return {"y": x / 2 + add}
 
     save(folder, serving_default=half_plus_two)
 
 
-def save_echo(folder):
-    """Answers at once, and fails or dawdles when it is told to."""
+def save_translator(folder):
+    """Translates into capital letters, fails on "fail" and dawdles if asked."""
     import tensorflow as tf
 
     text = tf.TensorSpec([None], tf.string, "text")
-    number = tf.TensorSpec([None], tf.float32, "x")
+    other = tf.TensorSpec([None], tf.string, "translation")
+    ids = tf.TensorSpec([None, None], tf.int32, "ids")
 
-    @tf.function(autograph=False, input_signature=[text])
-    def echo(text):
+    def scores(text):
+        return -tf.cast(tf.strings.length(text), tf.float32) / 10
+
+    def translate(text):
         bad = tf.reduce_any(tf.equal(text, "fail"))
-        tf.debugging.assert_equal(bad, False, "told to fail")
-        return {"text": text, "rows": tf.fill(tf.shape(text), tf.shape(text)[0])}
+        with tf.control_dependencies([tf.debugging.Assert(~bad, ["told to fail"])]):
+            return {"translation": tf.strings.upper(text), "score": scores(text)}
 
-    @tf.function(autograph=False, input_signature=[text])
-    def dawdle(text):
-        """Takes a second or so."""
-        x = tf.random.uniform((300, 300))
-        x = tf.while_loop(
-            lambda i, x: i < 400, lambda i, x: (i + 1, tf.tanh(x @ x)), (0, x)
-        )[1]
-        return {"text": text, "sum": tf.fill(tf.shape(text), tf.reduce_sum(x))}
+    def translate_nbest(text):
+        pairs = tf.stack([tf.strings.upper(text), text], axis=1)
+        return {"translations": pairs, "scores": tf.stack([scores(text)] * 2, axis=1)}
 
-    @tf.function(autograph=False, input_signature=[text])
-    def raw(text):
-        return {"text_bytes": text}
+    def score(text, translation):
+        tf.debugging.assert_equal(tf.shape(text), tf.shape(translation))
+        return {"score": scores(text)}
 
-    @tf.function(autograph=False, input_signature=[text])
-    def spell(text):
+    def tokenize(text):
         """As wide as the longest."""
         return {"ids": tf.strings.unicode_decode(text, "UTF-8").to_tensor()}
 
-    @tf.function(autograph=False, input_signature=[number, text])
-    def both(x, text):
-        return {"x": x, "text": text}
+    def detokenize(ids):
+        return {"text": tf.strings.unicode_encode(ids, "UTF-8")}
 
-    @tf.function(autograph=False, input_signature=[tf.TensorSpec([], tf.int32, "n")])
-    def many(n):
-        return {"numbers": tf.zeros([n])}
+    def raw(text):
+        return {"text_bytes": text}
 
-    save(
-        folder,
-        serving_default=echo,
-        dawdle=dawdle,
-        raw=raw,
-        spell=spell,
-        both=both,
-        many=many,
-    )
+    def dawdle(text):
+        """Takes a fraction of a second."""
+        x = tf.while_loop(
+            lambda i, x: i < 200,
+            lambda i, x: (i + 1, tf.tanh(x @ x)),
+            (0, tf.random.uniform((200, 200))),
+        )[1]
+        return {"sum": tf.fill(tf.shape(text), tf.reduce_sum(x))}
+
+    functions = [translate, translate_nbest, tokenize, raw, dawdle]
+    inputs = [[text]] * 5 + [[text, other], [ids]]
+    signatures = {
+        function.__name__: tf.function(function, autograph=False, input_signature=specs)
+        for function, specs in zip([*functions, score, detokenize], inputs, strict=True)
+    }
+    save(folder, serving_default=signatures["translate"], **signatures)
 
 
 def save(folder, **signatures):
@@ -185,5 +202,6 @@ def save(folder, **signatures):
 
     module = tf.Module()
     module.functions = [*signatures.values()]
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    tf.saved_model.save(module, str(folder), signatures=signatures)
+    part = Path(folder).with_name(f".part-{folder.name}")  # a version appears whole
+    tf.saved_model.save(module, str(part), signatures=signatures)
+    part.rename(folder)

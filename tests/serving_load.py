@@ -1,73 +1,66 @@
-"""Many clients at once, by REST and gRPC, each answer compared with the right one."""
+"""Many clients at once, by REST and gRPC, each answer compared with the right one.
 
+    python tests/serving_load.py --seconds 300
+
+serves the shipped model by `tfxformer serve`, and prints what the clients see.
+"""
+
+import argparse
 import collections
+import contextlib
+import http.client
 import itertools
 import json
 import random
 import threading
 import time
+from urllib.parse import urlsplit
 
 import grpc
 import numpy as np
 import tensorflow as tf
-from local_server import connect
 from tensorflow_serving.apis import prediction_service_pb2_grpc
 from tensorflow_serving.apis.predict_pb2 import PredictRequest
 
-# Of a request: mostly one text.
-SIZES = (1, 1, 1, 1, 2, 4)
+SIZES = (1, 1, 1, 1, 2, 4)  # texts of a request
 
 
-def answers_of(translator, count):
-    """Offline translations of sentences that no model was trained on, by text.
-
-    Each is translated by itself, in Python, by the same exported model.
-    """
+def right_answers(count):
+    """Translations by the shipped model in this process, of one text at a time."""
     from tfxformer import corpora
+    from tfxformer.exporting.repository import shipped_model
 
+    translate = tf.saved_model.load(str(shipped_model())).signatures["translate"]
     pairs, _ = corpora.load("phrasebook", "test", cleaned=False)
     texts = [*dict.fromkeys(pair.source for pair in pairs)][:count]
-    return {
-        text: translator.answers("serving_default", {"text": [text]})["translation"][
-            0
-        ].decode()
-        for text in texts
-    }
+    found = (translate(text=tf.constant([text]))["translation"] for text in texts)
+    return {text: x.numpy()[0].decode() for text, x in zip(texts, found, strict=True)}
 
 
 class Load:
-    """Clients that ask for translations until they are told to stop.
+    """Clients that ask for translations until the context ends.
 
     Args:
-        server: a `LocalServer`.
-        answers: translations by text, both str.
-        clients: how many; every other one speaks gRPC.
-        model: the model's name.
+        server: Has ``url`` and ``grpc``, its addresses.
+        answers: Translations by text.
+        clients: How many; every other one speaks gRPC.
     """
 
-    def __init__(self, server, answers, clients=64, model="pt_en"):
-        self.server, self.answers, self.model = server, answers, model
-        self.texts = [*answers]
-        self.done = collections.Counter()  # requests by protocol
-        self.sentences = 0
-        self.errors, self.wrong, self.seconds = [], [], []
-        # When requests began that failed; when others began and were answered.
-        self.failed_since, self.answered_since = [], []
-        self.versions = collections.Counter()
+    def __init__(self, server, answers, clients=64):
+        self.server, self.answers = server, answers
+        self.done, self.versions = collections.Counter(), collections.Counter()
+        self.sentences, self.errors, self.wrong, self.seconds = 0, [], [], []
         self._stop, self._lock = threading.Event(), threading.Lock()
-        # As few channels as a fleet of clients would have.
         self._channels = [grpc.insecure_channel(server.grpc) for _ in range(4)]
         stubs = itertools.cycle(
             prediction_service_pb2_grpc.PredictionServiceStub(channel)
             for channel in self._channels
         )
+        asks = [
+            self._grpc(next(stubs)) if i % 2 else self._rest for i in range(clients)
+        ]
         self._threads = [
-            threading.Thread(
-                target=self._run,
-                args=(i, self._grpc(next(stubs)) if i % 2 else self._rest()),
-                daemon=True,
-            )
-            for i in range(clients)
+            threading.Thread(target=self._run, args=given) for given in enumerate(asks)
         ]
 
     def __enter__(self):
@@ -77,96 +70,65 @@ class Load:
         return self
 
     def __exit__(self, *_):
-        self.stop()
-
-    def stop(self):
         self._stop.set()
         for thread in self._threads:
-            thread.join(60)
-            assert not thread.is_alive(), "a client hangs"
+            thread.join()
         self.elapsed = time.monotonic() - self.started
         for channel in self._channels:
             channel.close()
 
-    def wait(self, seconds=None, requests=None):
-        """Until so much time has passed, or so many more requests were answered."""
-        if seconds is not None:
-            time.sleep(seconds)
-            return
+    def wait(self, requests):
+        """Until so many more requests are answered."""
         end, until = time.monotonic() + 120, self.done.total() + requests
         while self.done.total() < until:
-            assert time.monotonic() < end, "nothing is answered"
-            assert not self.errors, self.errors[:3]
+            assert time.monotonic() < end and not self.errors, self.errors[:3]
             time.sleep(0.01)
 
     def summary(self):
-        """Counts, latencies in milliseconds, and speed."""
-        p50, p95, p99 = (1000 * np.percentile(self.seconds, [50, 95, 99])).tolist()
+        percentiles = (1000 * np.percentile(self.seconds, [50, 95, 99, 100])).round(1)
         return {
             "requests": dict(self.done),
             "sentences": self.sentences,
             "errors": len(self.errors),
             "wrong_answers": len(self.wrong),
             "seconds": round(self.elapsed, 1),
-            "milliseconds": {
-                "p50": round(p50, 1),
-                "p95": round(p95, 1),
-                "p99": round(p99, 1),
-                "max": round(max(self.seconds) * 1000, 1),
-            },
+            "milliseconds_p50_p95_p99_max": percentiles.tolist(),
             "sentences_per_second": round(self.sentences / self.elapsed, 1),
         }
 
-    def assert_good(self):
-        assert not self.errors, (len(self.errors), self.errors[:3])
-        assert not self.wrong, (len(self.wrong), self.wrong[:3])
-        assert self.done["REST"] and self.done["gRPC"]
-
     def _run(self, seed, ask):
         rng = random.Random(seed)
-        while not self._stop.is_set():
-            texts = rng.sample(self.texts, rng.choice(SIZES))
-            started = time.monotonic()
-            try:
-                protocol, found = ask(texts)
-            except Exception as error:
-                with self._lock:
+        address = urlsplit(self.server.url).netloc
+        connection = http.client.HTTPConnection(address, timeout=60)
+        with contextlib.closing(connection):
+            while not self._stop.is_set():
+                texts = rng.sample([*self.answers], rng.choice(SIZES))
+                start = time.monotonic()
+                try:
+                    protocol, found = ask(connection, texts)
+                except Exception as error:
                     self.errors.append(repr(error)[:300])
-                    self.failed_since.append(started)
-                time.sleep(0.1)
-                continue
-            ended = time.monotonic()
-            expected = [self.answers[text] for text in texts]
-            with self._lock:
-                self.done[protocol] += 1
-                self.sentences += len(texts)
-                self.seconds.append(ended - started)
-                self.answered_since.append((started, ended))
-                if found != expected:
-                    self.wrong.append((texts, found, expected))
+                    time.sleep(0.1)
+                    continue
+                with self._lock:
+                    self.done[protocol] += 1
+                    self.sentences += len(texts)
+                    self.seconds.append(time.monotonic() - start)
+                    if found != [self.answers[text] for text in texts]:
+                        self.wrong.append((texts, found))
 
-    def _rest(self):
-        path = f"/v1/models/{self.model}:predict"
-        connection = connect(self.server.url)
-
-        def ask(texts):
-            try:
-                connection.request("POST", path, json.dumps({"instances": texts}))
-                answer = connection.getresponse()
-                body = json.loads(answer.read())
-            except BaseException:
-                connection.close()
-                raise
-            if answer.status != 200:
-                raise AssertionError(f"{answer.status} {body}")
-            return "REST", [row["translation"] for row in body["predictions"]]
-
-        return ask
+    def _rest(self, connection, texts):
+        body = json.dumps({"instances": texts})
+        connection.request("POST", "/v1/models/pt_en:predict", body)
+        answer = connection.getresponse()
+        found = json.loads(answer.read())
+        assert answer.status == 200, found
+        return "REST", [row["translation"] for row in found["predictions"]]
 
     def _grpc(self, stub):
-        def ask(texts):
+        def ask(_, texts):
             request = PredictRequest(
-                model_spec={"name": self.model},
+                model_spec={"name": "pt_en"},
                 inputs={"text": tf.make_tensor_proto(texts, tf.string)},
             )
             answer = stub.Predict(request, timeout=60)
@@ -175,3 +137,23 @@ class Load:
             return "gRPC", [x.decode() for x in found]
 
         return ask
+
+
+def main():
+    from local_server import LocalServer
+
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--seconds", type=float, default=300)
+    parser.add_argument("--clients", type=int, default=64)
+    args = parser.parse_args()
+    answers = right_answers(200)
+    memory, resident = "process_resident_memory_bytes", []
+    with LocalServer() as server, Load(server, answers, args.clients) as load:
+        while time.monotonic() - load.started < args.seconds:
+            time.sleep(args.seconds / 10)
+            resident.append(round(server.metric(memory) / 2**20))
+    print(json.dumps({**load.summary(), "resident_mib": resident}, indent=1))
+
+
+if __name__ == "__main__":
+    main()

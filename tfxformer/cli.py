@@ -23,7 +23,7 @@ from tfxformer.console import say, start_logging
 from tfxformer.corpora.files import pick, read_argument, read_texts
 from tfxformer.decoding import DecodingOptions
 from tfxformer.errors import PREEMPTED, Stopped, UserError
-from tfxformer.exporting.repository import chosen_model
+from tfxformer.exporting.repository import chosen_model, shipped_model
 from tfxformer.outputs import check_output, write_file
 from tfxformer.quiet import start_tensorflow
 
@@ -505,14 +505,13 @@ def serve(
     repository: Annotated[
         Path | None,
         typer.Argument(
-            help="A folder of models, NAME/VERSION; by default ./export, or the newest "
-            "./tfxformer-quickstart-*/export, or that of the model that comes with "
-            "the package."
+            help="A folder of models, NAME/VERSION; by default ./export, or the "
+            "shipped model's repository."
         ),
     ] = None,
     config: Annotated[
         Path | None,
-        typer.Option(help="A models.config, as TensorFlow Serving takes it, instead."),
+        typer.Option(help="A models.config in TensorFlow Serving's format instead."),
     ] = None,
     host: Annotated[
         str, typer.Option(help="The address to listen on; 0.0.0.0 is all of them.")
@@ -533,25 +532,12 @@ def serve(
     max_waiting: Annotated[
         int, typer.Option(min=1, help="The most texts that wait; more are refused.")
     ] = 4096,
-    max_rows: Annotated[
-        int, typer.Option(min=1, help="The most texts of a request.")
-    ] = 1024,
-    max_text: Annotated[
-        int, typer.Option(min=1, help="The most bytes of a text.")
-    ] = 65_536,
     max_body: Annotated[
         int, typer.Option(min=1, help="The most bytes of a request.")
     ] = 8_388_608,
     timeout: Annotated[
         float, typer.Option(min=0.001, help="Seconds that a REST request may take.")
     ] = 30.0,
-    read_timeout: Annotated[
-        float,
-        typer.Option(min=0.001, help="Seconds in which a request must have arrived."),
-    ] = 10.0,
-    max_connections: Annotated[
-        int, typer.Option(min=1, help="HTTP connections, and gRPC calls, at once.")
-    ] = 512,
     grace: Annotated[
         float,
         typer.Option(min=0, help="Seconds to finish requests in, after SIGTERM."),
@@ -559,19 +545,23 @@ def serve(
 ):
     """Serve models as TensorFlow Serving does: by REST and gRPC.
 
-    Every model in the repository is served in its newest version, and new versions
-    are taken as they come. SIGTERM ends it with exit code 0, Ctrl-C with 130, when
-    the requests that are there have been answered.
+    Each model in the repository is served in its newest version, and new versions
+    take over as they appear. SIGTERM and Ctrl-C end it once the requests that have
+    come are answered, with exit code 0 and 130.
     """
     for module in ("starlette", "uvicorn", "grpc_health", "prometheus_client"):
         if importlib.util.find_spec(module) is None:
             raise UserError(f"{module} is missing: pip install 'tfxformer[serve]'")
-    from tfxformer.server.configs import configs_of, default_repository
+    from tfxformer.server.configs import find_models, read_config
 
-    if config is None:
-        repository = repository or default_repository()
-    configs_of(repository, config)()  # what is wrong is told at once
-    chosen_model(config or repository)
+    if config is not None and repository is not None:
+        raise UserError("give a repository or --config, not both")
+    if config is None and repository is None:
+        here = any(Path("export").glob("*/*/saved_model.pb"))
+        repository = Path("export") if here else shipped_model().parents[1]
+    # What is wrong shows before TensorFlow is imported.
+    find_models(repository) if config is None else read_config(config)
+    log.info("serving %s (loading)", config or repository)
     start_tensorflow()
     from tfxformer.server import local
 
@@ -582,12 +572,8 @@ def serve(
         max_batch=max_batch,
         batch_wait=batch_wait,
         max_waiting=max_waiting,
-        max_rows=max_rows,
-        max_text=max_text,
         max_body=max_body,
         timeout=timeout,
-        read_timeout=read_timeout,
-        max_connections=max_connections,
         grace=grace,
     )
     local.serve(repository, config, settings)

@@ -1,9 +1,7 @@
-"""A server with the small translator and two toys, for all the tests that ask one."""
-
-import shutil
+"""A server in this process with two small models, which all tests here share."""
 
 import pytest
-from local_server import LocalServer, save_echo, save_half_plus_two
+from local_server import save_toys, serving
 
 
 def pytest_addoption(parser):
@@ -14,26 +12,20 @@ def pytest_addoption(parser):
 
 
 @pytest.fixture(scope="session")
-def toys(once):
-    """A repository of `half`, versions 1 and 2, and `echo`, version 1."""
-    with once("toys") as folder:
-        if not folder.exists():
-            part = folder.with_name("toys-part")
-            save_half_plus_two(part / "half" / "1")
-            shutil.copytree(part / "half" / "1", part / "half" / "2")
-            save_echo(part / "echo" / "1")
-            part.rename(folder)
-        return folder
+def toys(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("toys")
+    save_toys(folder)
+    return folder
 
 
 @pytest.fixture(scope="session")
-def config(toys, exported, tmp_path_factory):
-    """A models.config of all of them."""
-    file = tmp_path_factory.mktemp("config") / "models.config"
-    file.write_text(f"""
+def server(toys, tmp_path_factory):
+    """With a models.config, and with limits small enough to meet."""
+    config = tmp_path_factory.mktemp("config") / "models.config"
+    config.write_text(f"""
         model_config_list {{
           config {{
-            name: "pt_en" base_path: "{exported.parent}" model_platform: "tensorflow"
+            name: "pt_en" base_path: "{toys}/pt_en" model_platform: "tensorflow"
             version_labels {{ key: "stable" value: 1 }}
             version_labels {{ key: "canary" value: 2 }}
           }}
@@ -41,20 +33,8 @@ def config(toys, exported, tmp_path_factory):
             name: "half" base_path: "{toys}/half" model_platform: "tensorflow"
             model_version_policy {{ all {{}} }}
           }}
-          config {{
-            name: "echo" base_path: "{toys}/echo" model_platform: "tensorflow"
-          }}
         }}
     """)
-    return file
-
-
-@pytest.fixture(scope="session")
-def server(config):
-    """With limits that are small enough to meet."""
-    options = ["--max-body", 200_000, "--max-text", 2000, "--max-rows", 100]
-    options += ["--max-batch", 16, "--timeout", 20, "--max-waiting", 120]
-    with LocalServer("--config", config, *options) as server:
+    limits = {"max_batch": 16, "max_waiting": 40, "max_body": 100_000}
+    with serving(config=config, **limits, grace=5) as server:
         yield server
-        said, code = server.stop()
-        assert code == 0 and "Traceback" not in said, said

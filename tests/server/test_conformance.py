@@ -1,18 +1,15 @@
-"""Requests and the answers that TensorFlow Serving's documents promise.
+"""Requests, and the answers that TensorFlow Serving's documents promise.
 
     pytest tests/server/test_conformance.py --server-url http://HOST:8501 \
         --server-grpc HOST:8500 --server-model pt_en
 
-asks a real TensorFlow Serving, which serves an export of ours; without the options the
-local server is started and asked. The expectations are those of `api_rest.md`, of the
-comments in the `.proto` files, and of `http_rest_api_handler_test.cc` and
-`json_tensor_test.cc`, all of tensorflow/serving: of codes, shapes and keys, and of as
-much of a message as they promise.
+asks a real TensorFlow Serving that serves an export of ours. Without the options the
+tests ask the local server. What is expected comes from `api_rest.md`, the comments in
+the `.proto` files, `http_rest_api_handler_test.cc` and `json_tensor_test.cc`, all of
+tensorflow/serving.
 """
 
-import base64
-import re
-from dataclasses import dataclass
+from collections import namedtuple
 
 import grpc
 import pytest
@@ -26,423 +23,185 @@ from tensorflow_serving.apis import (
 )
 from tensorflow_serving.apis.predict_pb2 import PredictRequest
 
-
-@dataclass(frozen=True)
-class Asked:
-    """The server that is asked: addresses and the model's name."""
-
-    url: str
-    grpc: str | None
-    model: str
+Asked = namedtuple("Asked", "url grpc model version")
 
 
 @pytest.fixture(scope="module")
 def asked(request):
-    option = request.config.getoption
-    url = option("--server-url", None)
-    if url:
-        return Asked(
-            url.rstrip("/"),
-            option("--server-grpc", None),
-            option("--server-model", "pt_en"),
-        )
-    server = request.getfixturevalue("server")
-    return Asked(server.url, server.grpc, "pt_en")
-
-
-class Anything:
-    """Equal to what the function says yes to."""
-
-    def __init__(self, name, test):
-        self.name, self.test = name, test
-
-    def __eq__(self, other):
-        return bool(self.test(other))
-
-    def __hash__(self):
-        return hash(self.name)
-
-    def __repr__(self):
-        return f"<{self.name}>"
-
-
-TEXT = Anything("a string", lambda x: isinstance(x, str))
-NUMBER = Anything("a number", lambda x: isinstance(x, float))
-LIST = Anything("a list", lambda x: isinstance(x, list) and x)
-ROW = {"translation": TEXT, "score": NUMBER}
-
-
-def error(part=""):
-    """An error's body, with these words in its message."""
-    return {
-        "error": Anything(f"...{part}...", lambda x: isinstance(x, str) and part in x)
-    }
-
-
-STATUS = {
-    "model_version_status": Anything(
-        "versions",
-        lambda x: (
-            [
-                each
-                == {
-                    "version": Anything("digits", lambda v: re.fullmatch(r"\d+", v)),
-                    "state": "AVAILABLE",
-                    "status": {"error_code": "OK", "error_message": ""},
-                }
-                for each in x
-                if each["state"] == "AVAILABLE"
-            ].count(True)
-            >= 1
-        ),
-    )
-}
-METADATA = {
-    "model_spec": {
-        "name": Anything("the model's name", lambda x: x),
-        "signature_name": "",
-        "version": Anything("digits", lambda x: re.fullmatch(r"\d+", x)),
-    },
-    "metadata": {
-        "signature_def": {
-            "signature_def": Anything(
-                "signatures",
-                lambda x: (
-                    x["serving_default"]["method_name"] == "tensorflow/serving/predict"
-                    and x["serving_default"]["inputs"]["text"]["dtype"] == "DT_STRING"
-                    and x["serving_default"]["inputs"]["text"]["tensor_shape"]
-                    == {"dim": [{"size": "-1", "name": ""}], "unknown_rank": False}
-                ),
-            )
-        }
-    },
-}
-M, V = "/v1/models/{model}", "/v1/models/{model}/versions/{version}"
-P = M + ":predict"
-BYTES = {"b64": base64.b64encode("Olá".encode()).decode()}
-
-# What the document says, method, path, body, status, answer.
-REST = [
-    # api_rest.md, Model status API
-    ("status", "GET", M, None, 200, STATUS),
-    ("status of a version", "GET", V, None, 200, STATUS),
-    ("no such model", "GET", "/v1/models/nope", None, 404, error("nope")),
-    ("no such version", "GET", M + "/versions/99999", None, 404, error("99999")),
-    # api_rest.md, Model Metadata API
-    ("metadata", "GET", M + "/metadata", None, 200, METADATA),
-    ("metadata of a version", "GET", V + "/metadata", None, 200, METADATA),
-    ("metadata of none", "GET", "/v1/models/nope/metadata", None, 404, error("nope")),
-    # api_rest.md, Predict API, row format
-    (
-        "rows of one input are its values; of many outputs objects",
-        "POST",
-        P,
-        {"instances": ["Bom dia!", ""]},
-        200,
-        {"predictions": [ROW, ROW]},
-    ),
-    (
-        "rows of named inputs",
-        "POST",
-        P,
-        {"instances": [{"text": "Bom dia!"}]},
-        200,
-        {"predictions": [ROW]},
-    ),
-    (
-        "a version in the path",
-        "POST",
-        V + ":predict",
-        {"instances": ["Bom dia!"]},
-        200,
-        {"predictions": [ROW]},
-    ),
-    (
-        "signature_name, and many named inputs; one output has no name",
-        "POST",
-        P,
-        {
-            "signature_name": "score",
-            "instances": [
-                {"text": "Bom dia!", "translation": "Good day!"},
-                {"translation": "The cat", "text": "O gato"},
-            ],
-        },
-        200,
-        {"predictions": [NUMBER, NUMBER]},
-    ),
-    (
-        "an output of two dimensions",
-        "POST",
-        P,
-        {"signature_name": "translate_nbest", "instances": ["Bom dia!"]},
-        200,
-        {"predictions": [{"translations": LIST, "scores": LIST}]},
-    ),
-    (
-        "a row that is a list",
-        "POST",
-        P,
-        {"signature_name": "detokenize", "instances": [[5, 6], [7, 8]]},
-        200,
-        {"predictions": [TEXT, TEXT]},
-    ),
-    # api_rest.md, Predict API, column format
-    (
-        "columns of one input",
-        "POST",
-        P,
-        {"inputs": ["Bom dia!", "O gato"]},
-        200,
-        {"outputs": {"translation": [TEXT, TEXT], "score": [NUMBER, NUMBER]}},
-    ),
-    (
-        "columns of named inputs; one output has no name",
-        "POST",
-        P,
-        {
-            "signature_name": "score",
-            "inputs": {"text": ["a", "b"], "translation": ["c", "d"]},
-        },
-        200,
-        {"outputs": [NUMBER, NUMBER]},
-    ),
-    (
-        "columns of two dimensions",
-        "POST",
-        P,
-        {"signature_name": "detokenize", "inputs": {"ids": [[5, 6]]}},
-        200,
-        {"outputs": [TEXT]},
-    ),
-    # api_rest.md, Encoding binary values
-    (
-        "base64 in rows",
-        "POST",
-        P,
-        {"instances": [BYTES, {"b64": "/w=="}]},
-        200,
-        {"predictions": [ROW, ROW]},
-    ),
-    (
-        "base64 of a named input",
-        "POST",
-        P,
-        {"instances": [{"text": BYTES}]},
-        200,
-        {"predictions": [ROW]},
-    ),
-    (
-        "base64 in columns",
-        "POST",
-        P,
-        {"inputs": {"text": [BYTES]}},
-        200,
-        {"outputs": {"translation": [TEXT], "score": [NUMBER]}},
-    ),
-    # api_rest.md: "In case of error, all APIs will return a JSON object in the
-    # response body with error as key"; its last example is a model that is not there.
-    (
-        "predict of no such model",
-        "POST",
-        "/v1/models/nope:predict",
-        {"instances": ["a"]},
-        404,
-        error("Servable not found for request: Latest(nope)"),
-    ),
-    (
-        "predict of no such version",
-        "POST",
-        M + "/versions/99999:predict",
-        {"instances": ["a"]},
-        404,
-        error("Servable not found for request: Specific({model}, 99999)"),
-    ),
-    (
-        "predict of no such label",
-        "POST",
-        M + "/labels/no_such_label:predict",
-        {"instances": ["a"]},
-        400,
-        error("Unrecognized servable version label"),
-    ),
-    # http_rest_api_handler_test.cc
-    ("no such API", "GET", "/v1/foo", None, 400, error("Malformed request")),
-    ("no such API", "POST", "/v1/foo", {}, 400, error("Malformed request")),
-    ("no model's name", "GET", "/v1/models", None, 400, error("Missing model name")),
-    ("no method", "POST", "/v1/models", {}, 400, error("Malformed request")),
-    ("predict by GET", "GET", P, None, 400, error("Malformed request")),
-    ("metadata by POST", "POST", M + "/metadata", {}, 400, error("Malformed request")),
-    (
-        "no such path",
-        "GET",
-        "/v1/models/debug/model_name",
-        None,
-        400,
-        error("Malformed request"),
-    ),
-    (
-        "version for versions",
-        "POST",
-        "/v1/models/foo/version/50:regress",
-        {},
-        400,
-        error("Malformed request"),
-    ),
-    (
-        "a version that is no number",
-        "POST",
-        "/v1/models/foo/versions/HELLO:regress",
-        {},
-        400,
-        error("Malformed request"),
-    ),
-    (
-        "a version that is too large a number",
-        "POST",
-        "/v1/models/foo/versions/18446744073709551615:regress",
-        {},
-        400,
-        error("Failed to convert version"),
-    ),
-    (
-        "a version and a label",
-        "POST",
-        "/v1/models/foo/versions/50/labels/some_label:regress",
-        {},
-        400,
-        error("Malformed request"),
-    ),
-    ("no body", "POST", P, b"", 400, error("The document is empty")),
-    ("no JSON", "POST", P, b"instances = [1, 2]", 400, error("JSON Parse error")),
-    ("no object", "POST", P, b"[1, 2]", 400, error()),
-    (
-        "a wrong type",
-        "POST",
-        P,
-        {"instances": [1]},
-        400,
-        error("not of expected type: string"),
-    ),
-    (
-        "signature_name of a wrong type",
-        "POST",
-        P,
-        {"signature_name": 100},
-        400,
-        error("'signature_name' key must be a string value."),
-    ),
-    # json_tensor_test.cc
-    (
-        "no such signature",
-        "POST",
-        P,
-        {"signature_name": "nope", "instances": ["a"]},
-        400,
-        error("nope"),
-    ),
-    ("neither rows nor columns", "POST", P, {}, 400, error("Missing 'inputs' or")),
-    (
-        "rows and columns",
-        "POST",
-        P,
-        {"instances": ["a"], "inputs": ["a"]},
-        400,
-        error("expecting only one of"),
-    ),
-    ("no rows", "POST", P, {"instances": []}, 400, error("No values in 'instances'")),
-    ("rows that are none", "POST", P, {"instances": "a"}, 400, error("list/array")),
-    (
-        "a plain list for many inputs",
-        "POST",
-        P,
-        {"signature_name": "score", "instances": ["a"]},
-        400,
-        error("instances is a plain list, but expecting list of objects"),
-    ),
-    (
-        "objects and values",
-        "POST",
-        P,
-        {"instances": [{"text": "a"}, "b"]},
-        400,
-        error("Expecting object but got list at item 1"),
-    ),
-    (
-        "a name that is none",
-        "POST",
-        P,
-        {"instances": [{"tekst": "a"}]},
-        400,
-        error("Failed to process element: 0"),
-    ),
-    (
-        "a named input is missing",
-        "POST",
-        P,
-        {"signature_name": "score", "inputs": {"text": ["a"]}},
-        400,
-        error("Missing named input: translation"),
-    ),
-    (
-        "lists of different lengths",
-        "POST",
-        P,
-        {"signature_name": "detokenize", "inputs": [[1, 2], [3]]},
-        400,
-        error("list at unexpected size: 1"),
-    ),
-    (
-        "base64 that is none",
-        "POST",
-        P,
-        {"instances": [{"b64": "*"}]},
-        400,
-        error("base64"),
-    ),
-    # Classify and Regress API, of a model that has no such signature
-    (
-        "classify",
-        "POST",
-        M + ":classify",
-        {"examples": [{"text": "a"}]},
-        400,
-        error(),
-    ),
-    ("regress", "POST", M + ":regress", {"examples": [{"text": "a"}]}, 400, error()),
-    ("no examples", "POST", M + ":classify", {}, 400, error("examples")),
-]
+    url = request.config.getoption("--server-url", None)
+    address = request.config.getoption("--server-grpc", None)
+    model = request.config.getoption("--server-model", "pt_en")
+    if not url:
+        server = request.getfixturevalue("server")
+        url, address = server.url, server.grpc
+    found = ask(url, f"/v1/models/{model}")[1]["model_version_status"]
+    version = max(int(x["version"]) for x in found if x["state"] == "AVAILABLE")
+    return Asked(url.rstrip("/"), address, model, version)
 
 
 @pytest.fixture(scope="module")
-def version(asked):
-    _, found = ask(asked.url, f"/v1/models/{asked.model}")
-    versions = found["model_version_status"]
-    return max(int(x["version"]) for x in versions if x["state"] == "AVAILABLE")
+def rest(asked):
+    """Sends a request, in which M is the model, V its version and P its predict."""
+
+    def rest(path, body=None, method=None):
+        home = f"/v1/models/{asked.model}"
+        path = path.replace("P", f"{home}:predict").replace("M", home)
+        path = path.replace("V", f"{home}/versions/{asked.version}")
+        return ask(asked.url, path, body, method)
+
+    return rest
+
+
+# --- REST: answers ---
+
+
+def test_status(rest, asked):
+    for path in ("M", "V"):
+        status, found = rest(path)
+        assert status == 200
+        assert {
+            "version": str(asked.version),
+            "state": "AVAILABLE",
+            "status": {"error_code": "OK", "error_message": ""},
+        } in found["model_version_status"]
+
+
+def test_metadata(rest, asked):
+    for path in ("M/metadata", "V/metadata"):
+        status, found = rest(path)
+        spec = {
+            "name": asked.model,
+            "signature_name": "",
+            "version": f"{asked.version}",
+        }
+        assert status == 200 and found["model_spec"] == spec
+        signatures = found["metadata"]["signature_def"]["signature_def"]
+        signature = signatures["serving_default"]
+        assert signature["method_name"] == "tensorflow/serving/predict"
+        text = signature["inputs"]["text"]
+        shape = {"dim": [{"size": "-1", "name": ""}], "unknown_rank": False}
+        assert (text["dtype"], text["tensor_shape"]) == ("DT_STRING", shape)
+
+
+class Kind:
+    """Equal to each value of a type."""
+
+    def __init__(self, kind):
+        self.kind = kind
+
+    def __eq__(self, other):
+        return isinstance(other, self.kind)
+
+    __hash__ = None
+
+
+TEXT, NUMBER, LIST = Kind(str), Kind(float), Kind(list)
+ROW = {"translation": TEXT, "score": NUMBER}
+BYTES = {"b64": "T2zDoQ=="}
+NBEST = {"translations": LIST, "scores": LIST}
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "body", "status", "answer"),
-    [row[1:] for row in REST],
-    ids=[row[0] for row in REST],
+    ("signature", "body", "answer"),
+    [
+        # api_rest.md: row format
+        ("", {"instances": ["Bom dia!", ""]}, {"predictions": [ROW, ROW]}),
+        ("", {"instances": [{"text": "Bom dia!"}]}, {"predictions": [ROW]}),
+        ("translate", {"instances": ["Bom dia!"]}, {"predictions": [ROW]}),
+        (
+            "score",
+            {"instances": [{"text": "O gato", "translation": "The cat"}] * 2},
+            {"predictions": [NUMBER, NUMBER]},  # a single output has no name
+        ),
+        ("translate_nbest", {"instances": ["Bom dia!"]}, {"predictions": [NBEST]}),
+        ("detokenize", {"instances": [[65, 66]]}, {"predictions": [TEXT]}),
+        # api_rest.md: column format
+        (
+            "",
+            {"inputs": ["Bom dia!", "O gato"]},
+            {"outputs": {"translation": [TEXT, TEXT], "score": [NUMBER, NUMBER]}},
+        ),
+        (
+            "score",
+            {"inputs": {"text": ["a", "b"], "translation": ["c", "d"]}},
+            {"outputs": [NUMBER, NUMBER]},
+        ),
+        ("detokenize", {"inputs": {"ids": [[65, 66]]}}, {"outputs": [TEXT]}),
+        # api_rest.md: encoding binary values
+        ("", {"instances": [BYTES, {"b64": "/w=="}]}, {"predictions": [ROW, ROW]}),
+        ("", {"instances": [{"text": BYTES}]}, {"predictions": [ROW]}),
+        (
+            "",
+            {"inputs": {"text": [BYTES]}},
+            {"outputs": {"translation": [TEXT], "score": [NUMBER]}},
+        ),
+    ],
 )
-def test_rest(asked, version, method, path, body, status, answer):
-    path = path.format(model=asked.model, version=version)
-    found = ask(asked.url, path, body, method)
-    if status != 200:
-        wanted = answer["error"].name.format(model=asked.model).strip(".")
-        answer = error(wanted)
-    assert found == (status, answer)
+def test_predict(rest, signature, body, answer):
+    if signature:
+        body = {"signature_name": signature, **body}
+    assert rest("P", body) == rest("V:predict", body) == (200, answer)
 
 
-def test_a_row_s_answer_is_a_column_s(asked):
+def test_rows_and_columns_have_the_same_answers(rest):
     texts = ["Bom dia!", "O gato preto."]
-    path = f"/v1/models/{asked.model}:predict"
-    _, rows = ask(asked.url, path, {"instances": texts})
-    _, columns = ask(asked.url, path, {"inputs": texts})
-    assert [row["translation"] for row in rows["predictions"]] == (
-        columns["outputs"]["translation"]
-    )
+    _, rows = rest("P", {"instances": texts})
+    _, columns = rest("P", {"inputs": texts})
+    found = [row["translation"] for row in rows["predictions"]]
+    assert found == columns["outputs"]["translation"]
+
+
+# --- REST: errors ---
+
+# Each line: the method and the path, the body, the status, a part of the message.
+ERRORS = """
+GET /v1/models/nope | | 404 | nope
+GET M/versions/99999 | | 404 | 99999
+GET /v1/models/nope/metadata | | 404 | nope
+POST /v1/models/nope:predict | {"instances": ["a"]} | 404 | Servable not found for request: Latest(nope)
+POST M/versions/99999:predict | {"instances": ["a"]} | 404 | Servable not found for request: Specific(
+POST M/labels/no_such_label:predict | {"instances": ["a"]} | 400 | Unrecognized servable version label
+GET /v1/foo | | 400 | Malformed request
+POST /v1/foo | {} | 400 | Malformed request
+GET /v1/models | | 400 | Missing model name
+POST /v1/models | {} | 400 | Malformed request
+GET P | | 400 | Malformed request
+POST M/metadata | {} | 400 | Malformed request
+GET /v1/models/debug/model_name | | 400 | Malformed request
+POST /v1/models/foo/version/50:regress | {} | 400 | Malformed request
+POST /v1/models/foo/versions/HELLO:regress | {} | 400 | Malformed request
+POST /v1/models/foo/versions/18446744073709551615:regress | {} | 400 | Failed to convert version
+POST /v1/models/foo/versions/50/labels/some_label:regress | {} | 400 | Malformed request
+POST P | | 400 | The document is empty
+POST P | instances = [1, 2] | 400 | JSON Parse error
+POST P | [1, 2] | 400 |
+POST P | {"instances": [1]} | 400 | not of expected type: string
+POST P | {"signature_name": 100} | 400 | 'signature_name' key must be a string value.
+POST P | {"signature_name": "nope", "instances": ["a"]} | 400 | nope
+POST P | {} | 400 | Missing 'inputs' or
+POST P | {"instances": ["a"], "inputs": ["a"]} | 400 | xpecting only one of
+POST P | {"instances": []} | 400 | No values in 'instances'
+POST P | {"instances": "a"} | 400 | list/array
+POST P | {"signature_name": "score", "instances": ["a"]} | 400 | instances is a plain list, but expecting list of objects
+POST P | {"instances": [{"text": "a"}, "b"]} | 400 | Expecting object but got list at item 1
+POST P | {"instances": [{"tekst": "a"}]} | 400 | Failed to process element: 0
+POST P | {"signature_name": "score", "inputs": {"text": ["a"]}} | 400 | Missing named input: translation
+POST P | {"signature_name": "detokenize", "inputs": [[1, 2], [3]]} | 400 | list at unexpected size: 1
+POST P | {"instances": [{"b64": "*"}]} | 400 | base64
+POST M:classify | {"examples": [{"text": "a"}]} | 400 |
+POST M:regress | {"examples": [{"text": "a"}]} | 400 |
+POST M:classify | {} | 400 | examples
+"""  # noqa: E501
+
+
+@pytest.mark.parametrize("line", ERRORS.strip().splitlines())
+def test_errors(rest, line):
+    request, body, status, message = (part.strip() for part in line.split("|"))
+    method, path = request.split()
+    body = body.encode() if method == "POST" else None
+    found, answer = rest(path, body, method)
+    assert found == int(status) and [*answer] == ["error"]
+    assert message in answer["error"], answer
 
 
 # --- gRPC ---
@@ -477,33 +236,28 @@ def code_of(function, *arguments, **more):
     return caught.value.code().name
 
 
-def test_predict_says_what_answered(predict, asked, version):
+def test_grpc_predict(predict, asked):
     """predict.proto: "Effective Model Specification used to process PredictRequest"."""
-    for spec in (
-        {},
-        {"signature_name": "serving_default"},
-        {"version": {"value": version}},
-    ):
+    signature = {"signature_name": "serving_default"}
+    for spec in ({}, signature, {"version": {"value": asked.version}}):
         answer = predict(spec, text=["Bom dia!", ""])
         assert {*answer.outputs} == {"translation", "score"}
         translation = answer.outputs["translation"]
-        assert translation.dtype == tf.string.as_datatype_enum
         assert [d.size for d in translation.tensor_shape.dim] == [2]
-        assert tf.make_ndarray(translation).tolist()[1] == b""
+        # In the fields where clients look for them.
+        assert translation.string_val[1] == b""
+        assert len(answer.outputs["score"].float_val) == 2
         spec = answer.model_spec
-        assert (spec.name, spec.version.value) == (asked.model, version)
+        assert (spec.name, spec.version.value) == (asked.model, asked.version)
         assert spec.signature_name == "serving_default"
-
-
-def test_predict_gives_the_outputs_that_are_asked_for(predict):
-    """predict.proto: output_filter; "If not specified, all outputs are returned"."""
-    assert {*predict(outputs=["score"], text=["a"]).outputs} == {"score"}
-    assert code_of(predict, outputs=["nope"], text=["a"]) == "INVALID_ARGUMENT"
-
-
-def test_predict_in_other_signatures(predict):
     answer = predict({"signature_name": "score"}, text=["a"], translation=["b"])
     assert tf.make_ndarray(answer.outputs["score"]).shape == (1,)
+
+
+def test_grpc_output_filter(predict):
+    """predict.proto: "If not specified, all outputs are returned"."""
+    assert {*predict(outputs=["score"], text=["a"]).outputs} == {"score"}
+    assert code_of(predict, outputs=["nope"], text=["a"]) == "INVALID_ARGUMENT"
 
 
 @pytest.mark.parametrize(
@@ -525,45 +279,42 @@ def test_predict_in_other_signatures(predict):
         ),
     ],
 )
-def test_predict_refuses(predict, spec, inputs, code):
+def test_grpc_predict_refuses(predict, spec, inputs, code):
     assert code_of(predict, spec, **inputs) == code
 
 
-def test_metadata(asked, channel, version):
+def test_grpc_metadata(asked, channel):
     """get_model_metadata.proto: "signature_def" is the one supported field."""
     stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
-    request = get_model_metadata_pb2.GetModelMetadataRequest(
-        model_spec={"name": asked.model}, metadata_field=["signature_def"]
-    )
-    answer = stub.GetModelMetadata(request, timeout=60)
-    assert answer.model_spec.version.value == version
+
+    def metadata(*fields):
+        request = get_model_metadata_pb2.GetModelMetadataRequest(
+            model_spec={"name": asked.model}, metadata_field=fields
+        )
+        return stub.GetModelMetadata(request, timeout=60)
+
+    answer = metadata("signature_def")
+    assert answer.model_spec.version.value == asked.version
     found = get_model_metadata_pb2.SignatureDefMap()
     assert answer.metadata["signature_def"].Unpack(found)
     signature = found.signature_def["serving_default"]
     assert {*signature.inputs} == {"text"}
     assert {*signature.outputs} == {"translation", "score"}
-    for fields in ([], ["other"]):
-        bad = get_model_metadata_pb2.GetModelMetadataRequest(
-            model_spec={"name": asked.model}, metadata_field=fields
-        )
-        assert code_of(stub.GetModelMetadata, bad, timeout=60) == "INVALID_ARGUMENT"
+    assert code_of(metadata) == code_of(metadata, "other") == "INVALID_ARGUMENT"
 
 
-def test_status(asked, channel, version):
+def test_grpc_status(asked, channel):
     """get_model_status.proto: all versions if the version is not set."""
     stub = model_service_pb2_grpc.ModelServiceStub(channel)
 
     def status(**spec):
         request = get_model_status_pb2.GetModelStatusRequest(model_spec=spec)
-        return stub.GetModelStatus(request, timeout=60).model_version_status
+        found = stub.GetModelStatus(request, timeout=60).model_version_status
+        return [(x.version, x.state) for x in found]
 
-    available = get_model_status_pb2.ModelVersionStatus.AVAILABLE
-    for found in (
-        status(name=asked.model),
-        status(name=asked.model, version={"value": version}),
-    ):
-        assert (version, available) in [(x.version, x.state) for x in found]
+    available = (asked.version, get_model_status_pb2.ModelVersionStatus.AVAILABLE)
+    assert available in status(name=asked.model)
+    assert available in status(name=asked.model, version={"value": asked.version})
     assert code_of(status, name="nope") == "NOT_FOUND"
     assert code_of(status, name=asked.model, version={"value": 99999}) == "NOT_FOUND"
-    empty = get_model_status_pb2.GetModelStatusRequest()
-    assert code_of(stub.GetModelStatus, empty, timeout=60) == "INVALID_ARGUMENT"
+    assert code_of(status) == "INVALID_ARGUMENT"

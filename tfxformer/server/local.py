@@ -1,44 +1,37 @@
-"""The local server: one process, one event loop, the models in a few threads."""
+"""The local server: one process, one event loop, and a thread for the models."""
 
 import asyncio
+import contextlib
+import functools
 import signal
+import socket
 from dataclasses import dataclass
 
 from tfxformer.console import say
 from tfxformer.errors import UserError
-from tfxformer.listening import bind, in_address, told_to_end
 from tfxformer.server.batching import Batcher
-from tfxformer.server.configs import configs_of
+from tfxformer.server.configs import find_models, read_config
 from tfxformer.server.grpc_api import create_server, set_serving
 from tfxformer.server.metrics import Metrics
 from tfxformer.server.models import Models
 from tfxformer.server.rest import HttpServer, RestApi
-from tfxformer.server.tensors import Limits
-
-# Seconds from SIGTERM to the moment when no more requests are taken.
-_LINGER = 0.5
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How the server serves.
+    """How to serve.
 
     Args:
-        host: the address to listen on.
-        rest_port: for HTTP; 0 for one that is free.
-        grpc_port: for gRPC; 0 for one that is free.
-        max_batch: the most rows of one call of a model.
-        batch_wait: milliseconds that the first of a batch waits for others.
-        max_waiting: the most rows that wait for their call; more are refused.
-        max_body: the most bytes of a request.
-        max_rows: the most rows of a request.
-        max_text: the most bytes of a text.
-        timeout: seconds that a REST request may take.
-        read_timeout: seconds in which a request must have arrived.
-        max_connections: HTTP connections, and gRPC calls, at the same time.
-        grace: seconds that requests may take to finish when the server is to stop.
-        poll: seconds between two looks for new versions.
-        threads: calls of models at the same time.
+        host: The address to listen on.
+        rest_port: The port for REST; 0 for a free one.
+        grpc_port: The port for gRPC; 0 for a free one.
+        max_batch: The most rows in a call of a model.
+        batch_wait: Milliseconds that the first row of a batch waits for others.
+        max_waiting: The most rows that wait for an answer; more are refused.
+        max_body: The most bytes in a request.
+        timeout: Seconds that a REST request may take.
+        grace: Seconds that requests may take to finish at the end.
+        poll: Seconds between two looks for new versions.
 
     Example:
         >>> Settings(rest_port=0).host
@@ -52,33 +45,22 @@ class Settings:
     batch_wait: float = 2.0
     max_waiting: int = 4096
     max_body: int = 8 * 1024 * 1024
-    max_rows: int = 1024
-    max_text: int = 64 * 1024
     timeout: float = 30.0
-    read_timeout: float = 10.0
-    max_connections: int = 512
     grace: float = 30.0
     poll: float = 1.0
-    threads: int = 1
-
-    @property
-    def limits(self):
-        """What one request may hold, `tensors.Limits`."""
-        return Limits(self.max_rows, self.max_text, self.max_body)
 
 
-def serve(repository=None, config=None, settings=None):
+def serve(repository, config=None, settings=None):
     """Serves models until SIGTERM or Ctrl-C.
 
     Args:
-        repository: a folder of models, each served in its newest version; None for
-            ./export, or else the newest quickstart's.
-        config: the path of a models.config instead.
+        repository: A folder of models, each to be served in its newest version.
+        config: The path of a models.config, in place of a repository.
         settings: `Settings`.
 
     Raises:
-        UserError: when there is nothing to serve, or a port is taken.
-        KeyboardInterrupt: after Ctrl-C, when all requests were answered.
+        UserError: If there is nothing to serve, or a port is taken.
+        KeyboardInterrupt: After Ctrl-C, once all requests are answered.
 
     Example:
         >>> serve("nowhere")
@@ -86,87 +68,72 @@ def serve(repository=None, config=None, settings=None):
         ...
         tfxformer.errors.UserError: nowhere: no such folder
     """
-    settings = settings or Settings()
-    if settings.max_waiting < settings.max_rows:
-        raise UserError(
-            f"--max-waiting {settings.max_waiting}: less than the rows of one request, "
-            f"--max-rows {settings.max_rows}"
-        )
-    configs = configs_of(repository, config)
-    if asyncio.run(_serve(configs, settings)) == signal.SIGINT:
+
+    async def until_told():
+        async with running(repository, config, settings or Settings()):
+            loop, told = asyncio.get_running_loop(), asyncio.Queue()
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.add_signal_handler(number, told.put_nowait, number)
+            return await told.get()
+
+    if asyncio.run(until_told()) == signal.SIGINT:
         raise KeyboardInterrupt
 
 
-async def _serve(configs, settings):
-    """Serves; returns the signal that ended it."""
-    told = told_to_end()
-    metrics = Metrics()
-    models = Models(configs, metrics)
-    batcher = Batcher(
-        metrics,
-        settings.threads,
-        settings.max_batch,
-        settings.batch_wait / 1000,
-        settings.max_waiting,
-        settings.limits.elements,
-    )
-    grpc_server, health = create_server(models, batcher, metrics, settings)
-    # Before models are loaded, which takes longer than to see that a port is taken.
-    listener, rest_port = _bind(settings.host, settings.rest_port)
-    grpc_port = _bind_grpc(grpc_server, settings)
-    loading = asyncio.ensure_future(models.start())
-    await asyncio.wait({loading, told}, return_when=asyncio.FIRST_COMPLETED)
-    if not loading.done():
-        loading.cancel()
-        models.stop()
-        return told.result()
-    loading.result()
+@contextlib.asynccontextmanager
+async def running(repository, config, settings):
+    """A server that runs while the context lasts.
 
-    batcher.start()
-    rest = RestApi(models, batcher, metrics, settings)
-    http_server = HttpServer(rest, settings)
+    Args:
+        repository: As in `serve`.
+        config: As in `serve`.
+        settings: `Settings`.
+
+    Yields:
+        Its REST and its gRPC address, such as "127.0.0.1:8501".
+
+    Raises:
+        UserError: If there is nothing to serve, or a port is taken.
+    """
+    find_configs = functools.partial(find_models, repository)
+    if config is not None:
+        find_configs = functools.partial(read_config, config)
+    metrics = Metrics()
+    models = Models(find_configs, metrics)
+    parts = (models, Batcher(settings, metrics), metrics, settings)
+    # The ports first: loading takes longer than finding one taken.
+    listener = _listen(settings.host, "--rest-port", settings.rest_port)
+    _listen(settings.host, "--grpc-port", settings.grpc_port).close()
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    grpc_server, health = create_server(*parts)
+    grpc_port = grpc_server.add_insecure_port(f"{host}:{settings.grpc_port}")
+    await models.start()
+    http_server = HttpServer(RestApi(*parts), settings.grace)
     http = asyncio.create_task(http_server.serve([listener]))
     watching = asyncio.create_task(models.watch(settings.poll))
     await grpc_server.start()
     await set_serving(health, True)
     while not http_server.started:
         await asyncio.sleep(0.01)
-    host = in_address(settings.host)
-    say(f"REST: http://{host}:{rest_port}")
-    say(f"gRPC: {host}:{grpc_port}")
-    say("ready: " + ", ".join(models.names()))
-
-    number = await told
-    say(f"stopping: requests that are here have {settings.grace:g} seconds to finish")
-    await set_serving(health, False)
-    # What was on its way is let in: gRPC would cancel what it has not yet looked at.
-    await asyncio.sleep(_LINGER)
-    http_server.should_exit = True
-    await asyncio.gather(grpc_server.stop(settings.grace), http)
-    watching.cancel()
-    models.stop()
-    await batcher.stop()
-    return number
-
-
-def _bind(host, port):
+    rest, grpc = f"{host}:{listener.getsockname()[1]}", f"{host}:{grpc_port}"
+    say(f"REST: http://{rest}\ngRPC: {grpc}\nready: {', '.join(models.names())}")
     try:
-        listener = bind(host, port)
+        yield rest, grpc
+    finally:
+        say(f"stopping: requests have {settings.grace:g} seconds to finish")
+        await set_serving(health, False)
+        await asyncio.sleep(0.5)  # gRPC cancels requests that it has not looked at yet
+        http_server.should_exit = True
+        await asyncio.gather(grpc_server.stop(settings.grace), http)
+        watching.cancel()
+
+
+def _listen(host, option, port):
+    """A socket that listens on a port."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family)
     except OSError as error:
-        raise _busy("--rest-port", host, port, error.strerror) from None
-    return listener, listener.getsockname()[1]
-
-
-def _bind_grpc(server, settings):
-    host, port = settings.host, settings.grpc_port
-    try:
-        return server.add_insecure_port(f"{in_address(host)}:{port}")
-    except RuntimeError:
-        raise _busy("--grpc-port", host, port, "cannot be listened on") from None
-
-
-def _busy(option, host, port, reason):
-    return UserError(
-        f"{option} {port}: {host}:{port}: {reason}; is a server running there? Choose "
-        "another port, or 0 for one that is free"
-    )
+        hint = "choose another port, or 0 for a free one"
+        reason = f"{host}:{port}: {error.strerror}; {hint}"
+        raise UserError(f"{option} {port}: {reason}") from None

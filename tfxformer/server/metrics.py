@@ -1,10 +1,6 @@
-"""What is counted, for Prometheus.
+"""Metrics for Prometheus, with TensorFlow Serving's names where it has the same.
 
-Where TensorFlow Serving has a metric of the same meaning its name is used, so that one
-dashboard fits both: `:tensorflow:serving:request_count`, `request_latency`,
-`runtime_latency`, `batching_session:processed_batch_size` and `queuing_latency`, and
-`:tensorflow:cc:saved_model:load_attempt_count`. `request_count` has two labels more:
-API and entrypoint. What begins with `tfxformer_` is ours.
+So one dashboard fits both. Names that begin with ``tfxformer_`` are this server's own.
 """
 
 import contextlib
@@ -13,12 +9,16 @@ import time
 import prometheus_client
 from prometheus_client import Counter, Gauge, Histogram
 
-from tfxformer.server.errors import ServingError
+from tfxformer.server import ServingError
 
 PATH = "/monitoring/prometheus/metrics"
-# Microseconds, from 10 to 20 minutes, as there.
+# Microseconds, from 10 to 20 minutes, as in TensorFlow Serving.
 _MICROSECONDS = [10 * 1.8**i for i in range(33)]
 _ROWS = [2**i for i in range(11)]
+_SERVING = ":tensorflow:serving:"
+_BATCHING = ":tensorflow:serving:batching_session:"
+_LOADS = ":tensorflow:cc:saved_model:load_attempt_count"
+_REQUEST = ["model_name", "API", "entrypoint"]
 prometheus_client.disable_created_metrics()
 
 
@@ -35,86 +35,49 @@ class Metrics:
 
     def __init__(self):
         self._registry = prometheus_client.CollectorRegistry()
-        serving = ":tensorflow:serving:"
-        self._requests = self._make(
-            Counter,
-            serving + "request_count",
-            "The total number of requests.",
-            ["model_name", "status", "API", "entrypoint"],
-        )
-        self._latency = self._make(
-            Histogram,
-            serving + "request_latency",
-            "Microseconds for a request that was answered.",
-            ["model_name", "API", "entrypoint"],
-            buckets=_MICROSECONDS,
-        )
-        self.runtime = self._make(
-            Histogram,
-            serving + "runtime_latency",
-            "Microseconds for a call of the model.",
-            ["model_name", "API", "runtime"],
-            buckets=_MICROSECONDS,
-        )
-        self.batch_rows = self._make(
-            Histogram,
-            serving + "batching_session:processed_batch_size",
-            "Rows of a call of the model.",
-            ["model_name"],
-            buckets=_ROWS,
-        )
-        self.queuing = self._make(
-            Histogram,
-            serving + "batching_session:queuing_latency",
-            "Microseconds that a request waited for its first call.",
-            ["thread_pool_name"],
-            buckets=_MICROSECONDS,
-        )
-        self.loads = self._make(
-            Counter,
-            ":tensorflow:cc:saved_model:load_attempt_count",
-            "Loads of a version.",
-            ["model_path", "status"],
-        )
-        self.waiting_rows = self._make(
-            Gauge, "tfxformer_waiting_rows", "Rows that wait for their call.", []
-        )
-        self.loaded = self._make(
-            Gauge,
-            "tfxformer_loaded_version",
-            "1 for each version that is served.",
-            ["model_name", "version"],
-        )
         prometheus_client.ProcessCollector(registry=self._registry)
+        to = {"registry": self._registry}
+        times = {**to, "buckets": _MICROSECONDS}
 
-    def _make(self, kind, name, text, labels, **more):
-        return kind(name, text, labels, registry=self._registry, **more)
+        name, text = _SERVING + "request_count", "Requests."
+        self._requests = Counter(name, text, [*_REQUEST, "status"], **to)
+        name, text = _SERVING + "request_latency", "Microseconds to answer a request."
+        self._latency = Histogram(name, text, _REQUEST, **times)
+        name, text = _SERVING + "runtime_latency", "Microseconds of a model's call."
+        labels = ["model_name", "API", "runtime"]
+        self.runtime = Histogram(name, text, labels, **times)
+        name, text = _BATCHING + "processed_batch_size", "Rows of a model's call."
+        self.batch_rows = Histogram(name, text, ["model_name"], **to, buckets=_ROWS)
+        name, text = _BATCHING + "queuing_latency", "Microseconds until the call."
+        self.queuing = Histogram(name, text, ["thread_pool_name"], **times)
+        labels = ["model_path", "status"]
+        self.loads = Counter(_LOADS, "Loads of a version.", labels, **to)
+        name, text = "tfxformer_waiting_rows", "Rows that are not answered yet."
+        self.waiting_rows = Gauge(name, text, **to)
+        name, text = "tfxformer_loaded_version", "1 for each version that is served."
+        self.loaded = Gauge(name, text, ["model_name", "version"], **to)
 
     @contextlib.contextmanager
     def request(self, model, api, entrypoint):
-        """Counts what is done inside as one request.
+        """Counts what happens inside as one request.
 
         Args:
-            model: the model's name; "" for one that is not there, or clients could
-                make any number of names up.
-            api: as TensorFlow Serving has it: "Predict" for gRPC, "predict" for REST.
+            model: The model's name; "" for an unknown one, or clients could make up
+                any number of names.
+            api: In TensorFlow Serving's spelling, "Predict" by gRPC, "predict" by REST.
             entrypoint: "GRPC" or "REST".
         """
         start, status = time.perf_counter(), "INTERNAL"
         try:
             yield
             status = "OK"
-            microseconds = (time.perf_counter() - start) * 1e6
+            microseconds = 1e6 * (time.perf_counter() - start)
             self._latency.labels(model, api, entrypoint).observe(microseconds)
         except ServingError as error:
             status = error.code
             raise
-        except BaseException as error:
-            if not isinstance(error, Exception):  # whoever asked has gone
-                status = "CANCELLED"
-            raise
         finally:
-            self._requests.labels(model, status, api, entrypoint).inc()
+            self._requests.labels(model, api, entrypoint, status).inc()
 
     def page(self):
         """The page that Prometheus reads, bytes."""
