@@ -423,11 +423,10 @@ def export(
 
 
 @app.command(rich_help_panel="Translate")
-@with_settings("data", DataConfig, "encoding")
 def bulk(
     beam_options: Annotated[
         list[str] | None,
-        typer.Argument(help="After --: further options of Apache Beam."),
+        typer.Argument(help="After --: more options of Apache Beam."),
     ] = None,
     model: Annotated[
         str | None,
@@ -445,59 +444,54 @@ def bulk(
             help="A file (.gz too), or a pattern within quotes, such as 'in/*.csv'. "
             "Repeat it to name several.",
         ),
-    ] = [],  # noqa: B006
+    ] = ...,
     out: Annotated[str, typer.Option(help="The folder to write.")] = ...,
     format: Annotated[
         str | None,
         typer.Option(
-            help="text (a record a line), csv, tsv, jsonl or parquet; by default "
+            help="text (a record a line), csv, tsv, jsonl or parquet; by default the "
             "files' names tell."
         ),
     ] = None,
     column: Annotated[
-        str | None,
-        typer.Option(
-            help="Which column or field has the texts, by default text; of CSV and "
-            "TSV without a header its number, from 1."
-        ),
-    ] = None,
+        str, typer.Option(help="The column or field of the texts.")
+    ] = "text",
     id_column: Annotated[
         str | None,
-        typer.Option(help="Which has ids; by default an id is file:line."),
-    ] = None,
-    shards: Annotated[
-        int | None,
-        typer.Option(help="Into how many shards to cut the input, about."),
+        typer.Option(help="The column of the ids; by default an id is file:line."),
     ] = None,
     runner: Annotated[
         str,
         typer.Option(help="Where Apache Beam runs: DirectRunner is this machine."),
     ] = "DirectRunner",
-    data: DataConfig = ...,
 ):
     """Translate files of any number and size, on Apache Beam.
 
     Writes OUT/translations-*, JSON lines (of Parquet, Parquet) with id, source,
-    translation and score, and OUT/dead-letters-* with what could not be used, its
-    place and the reason. Paths may be of storage that Beam reaches, such as gs://.
-
-    The same command goes on where a killed one stopped: finished shards stay.
+    translation and score in any order, and OUT/dead-letters-* with the records that
+    failed, their place and the reason. Paths may be of storage that Beam reaches, such
+    as gs://.
     """
+    if importlib.util.find_spec("apache_beam") is None:
+        raise UserError("bulk needs Apache Beam: pip install 'tfxformer[beam]'")
+    logging.root.setLevel(logging.ERROR)  # what Beam says while it is imported
+    logging.getLogger("apache_beam").setLevel(logging.CRITICAL)  # errors come as ours
     from tfxformer.bulk import bulk
 
-    summary = bulk(
+    counts = bulk(
         input,
         out,
         model=model,
         format=format,
         column=column,
         id_column=id_column,
-        encoding=data.encoding,
-        shards=shards,
         runner=runner,
         beam_options=beam_options or (),
     )
-    print(summary.describe())
+    translated = counts.pop("translated")
+    line = f"{translated:,} translated, {sum(counts.values()):,} failed"
+    reasons = ", ".join(f"{count:,} {reason}" for reason, count in counts.items())
+    print(f"{out}: {line} ({reasons})" if counts else f"{out}: {line}")
 
 
 @app.command(rich_help_panel="Serve")
