@@ -45,10 +45,10 @@ def screen(file):
 @pytest.mark.parametrize("total", [800, 20_000, 300_000])
 def test_what_matters_fits_80_columns(monkeypatch, clock, total):
     file = started(monkeypatch)
-    with Progress("training", total) as progress:
-        progress.update(1, **LONGEST)
-        clock.now += 86_400 * 3.2 / total * (total // 2 - 1)
-        progress.update(total // 2, **LONGEST)
+    with Progress("training", total, done=total // 2 - 2) as progress:
+        for done in (total // 2 - 1, total // 2):
+            progress.update(done, **LONGEST)
+            clock.now += 86_400 * 3.2 / total  # 1.6 days are left
     line = screen(file)
     assert cell_len(line) <= 80 and "\n" not in line
     shown = f"{total // 2}/{total} 1d 14:2"

@@ -2,10 +2,10 @@
 
 import logging
 import time
+from datetime import timedelta
 
+from rich import progress
 from rich.console import Console
-from rich.progress import BarColumn, TextColumn
-from rich.progress import Progress as RichProgress
 
 console = Console(stderr=True, highlight=False)
 
@@ -47,27 +47,24 @@ class Progress:
 
     def __init__(self, what, total, done=0):
         self.what, self.total = what, total
-        self.bar = None
         self.said = time.monotonic()
-        # When the first step was done, which may have had to compile.
-        self.begun = None
-        if console.is_terminal:
-            self.bar = RichProgress(
-                TextColumn("{task.description}"),
-                BarColumn(bar_width=8),
-                TextColumn("{task.fields[state]}", markup=False),
-                console=console,
-            )
-            self.task = self.bar.add_task(what, total=total, completed=done, state="")
+        self.bar = progress.Progress(
+            progress.TextColumn("{task.description}"),
+            progress.BarColumn(bar_width=8),
+            progress.TextColumn("{task.fields[state]}", markup=False),
+            console=console,
+            get_time=time.monotonic,
+            speed_estimate_period=3600,
+            disable=not console.is_terminal,
+        )
+        self.task = self.bar.add_task(what, total=total, completed=done, state="")
 
     def __enter__(self):
-        if self.bar:
-            self.bar.start()
+        self.bar.start()
         return self
 
     def __exit__(self, *_):
-        if self.bar:
-            self.bar.stop()
+        self.bar.stop()
 
     def update(self, done, **values):
         """Shows how far it is.
@@ -77,24 +74,34 @@ class Progress:
             values: numbers worth watching, the most important first: on a narrow
                 terminal the last ones are left out.
         """
-        now = time.monotonic()
-        if self.begun is None:
-            self.begun = done, now
-        first, since = self.begun
-        left = "-:--:--"
-        if done > first:
-            left = _duration((self.total - done) * (now - since) / (done - first))
-        if self.bar:
-            parts = [f"{done}/{self.total}", left, *map(_value, values.items())]
+        self.bar.update(self.task, completed=done)
+        left = _clock(self.bar.tasks[0].time_remaining)
+        values = [_value(*item) for item in values.items()]
+        if console.is_terminal:
+            parts = [f"{done}/{self.total}", left, *values]
             # What is before them, and the bar, each with a space behind it.
             room = console.width - len(self.what) - 1 - 8 - 1
             while len(" ".join(parts)) > room and len(parts) > 2:
                 parts.pop()
-            self.bar.update(self.task, completed=done, state=" ".join(parts))
-        elif now - self.said > LINE_EVERY:
-            self.said = now
-            parts = [f"{done:,}/{self.total:,}", f"{left} left"]
-            say(f"{self.what} " + ", ".join([*parts, *map(_value, values.items())]))
+            self.bar.update(self.task, state=" ".join(parts))
+        elif time.monotonic() - self.said > LINE_EVERY:
+            self.said = time.monotonic()
+            parts = [f"{done:,}/{self.total:,}", f"{left} left", *values]
+            say(f"{self.what} {', '.join(parts)}")
+
+
+def _clock(seconds):
+    """Hours, minutes and seconds; from a day on without the seconds.
+
+    Example:
+        >>> _clock(3725), _clock(200_000), _clock(None)
+        ('1:02:05', '2d 7:33', '-:--:--')
+    """
+    if seconds is None:
+        return "-:--:--"
+    days, seconds = divmod(int(seconds), 24 * 3600)
+    clock = str(timedelta(seconds=seconds))
+    return f"{days}d {clock[:-3]}" if days else clock
 
 
 # How measured values are called and written, where not by their name and two places.
@@ -104,26 +111,11 @@ _FORMATS = {
 }
 
 
-def _value(item):
-    name, value = item
+def _value(name, value):
     if name in _FORMATS:
         return _FORMATS[name].format(value)
     places = 0 if abs(value) >= 1000 else 2
     return f"{name.removeprefix('masked_').replace('_', ' ')} {value:,.{places}f}"
-
-
-def _duration(seconds):
-    """Hours, minutes and seconds; from a day on without the seconds.
-
-    Example:
-        >>> _duration(3725), _duration(200_000)
-        ('1:02:05', '2d 7:33')
-    """
-    minutes, seconds = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours < 24:
-        return f"{hours}:{minutes:02}:{seconds:02}"
-    return f"{hours // 24}d {hours % 24}:{minutes:02}"
 
 
 def printable(text):

@@ -1,4 +1,4 @@
-"""What is meant for the person at the keyboard."""
+"""Errors shown to the user, and how a run that was told to stop ends."""
 
 
 class UserError(Exception):
@@ -13,20 +13,18 @@ class UserError(Exception):
     """
 
 
-# What the command line exits with: "try again" for a scheduler that took the machine.
+# Exit codes: after SIGTERM "try again", for a scheduler that takes machines away.
 PREEMPTED, INTERRUPTED = 75, 130
 
 
 class Stopped(BaseException):
-    """Training was told to stop and has saved its state; the same command goes on.
+    """Training was told to stop and has saved its state; the same command resumes it.
 
-    Like `KeyboardInterrupt` it is no `Exception`, so that nothing on the way takes it
-    for a failure of its own.
+    It is no `Exception`, so that nothing on the way takes it for a failure.
 
     Args:
         message: one line.
-        code: what the command line exits with: 75 (try again) after SIGTERM, 130
-            after Ctrl-C.
+        code: the exit code: 75 after SIGTERM, 130 after Ctrl-C.
 
     Example:
         >>> Stopped("stopped at step 300", INTERRUPTED).code

@@ -43,7 +43,8 @@ def quickstart(out=None, seed=0):
     started = time.monotonic()
     out = Path(out or f"tfxformer-quickstart-{uuid.uuid4().hex[:8]}")
     say(f"1. Training on the embedded phrasebook, in {out}")
-    run = train_quickstart(out / "run", seed)
+    settings = {"data": {"sources": ["phrasebook"]}, "training": {"seed": seed}}
+    run = train(load_config("tiny").updated(**settings), out / "run")
 
     say("2. Exporting a SavedModel, and running it in a TensorFlow session")
     path, report = export(run.path, out / "export")
@@ -63,26 +64,3 @@ def quickstart(out=None, seed=0):
         f'tfxformer translate --model {path} "A minha irmã tem um gato preto."'
     )
     return result, path
-
-
-def train_quickstart(path, seed=0):
-    """The first part alone: trains on the embedded phrasebook.
-
-    Args:
-        path: the run folder; one that was left half-way goes on.
-        seed: seed of all random numbers.
-
-    Returns:
-        The `Run`.
-
-    Raises:
-        UserError: when the folder cannot be used.
-
-    Example:
-        >>> train_quickstart("/dev/null")
-        Traceback (most recent call last):
-        ...
-        tfxformer.errors.UserError: /dev/null: ...
-    """
-    settings = {"data": {"sources": ["phrasebook"]}, "training": {"seed": seed}}
-    return train(load_config("tiny").updated(**settings), path)

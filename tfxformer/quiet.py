@@ -1,4 +1,4 @@
-"""Keeps TensorFlow's start-up notes out of the program's own output."""
+"""Starts TensorFlow quickly, and without its notes to its own developers."""
 
 import contextlib
 import gc
@@ -17,13 +17,10 @@ def quiet_stderr():
 
     It is shown after all if the body raises, unless Ctrl-C ended it.
     """
-    if sys.stderr is None:  # Python found it closed
-        yield
-        return
-    sys.stderr.flush()
     try:
+        sys.stderr.flush()
         kept = os.dup(2)
-    except OSError:  # standard error is closed: nothing to keep quiet
+    except (AttributeError, OSError):  # standard error is closed
         yield
         return
     with tempfile.TemporaryFile() as held:
@@ -64,28 +61,10 @@ def _interrupts_kept():
         raise KeyboardInterrupt
 
 
-@contextlib.contextmanager
-def nothing_collected():
-    """Rests the garbage collector while much is made that stays: a quarter of the time.
-
-    Example:
-        >>> with nothing_collected():
-        ...     gc.isenabled()
-        False
-    """
-    before = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if before:
-            gc.enable()
-
-
-@_interrupts_kept()
-@nothing_collected()
 def start_tensorflow():
-    """Imports Keras on TensorFlow, without TensorFlow's start-up notes.
+    """Imports Keras on TensorFlow, and lets TensorFlow find its devices.
+
+    ``TF_CPP_MIN_LOG_LEVEL=0`` in the environment shows TensorFlow's notes.
 
     Raises:
         UserError: when ``KERAS_BACKEND`` names another backend.
@@ -96,25 +75,17 @@ def start_tensorflow():
         raise UserError(
             f"tfxformer runs on TensorFlow: set KERAS_BACKEND=tensorflow, not {backend}"
         )
-    with quiet_stderr():
-        import keras  # noqa: F401
-    _start_devices()
+    wordy = os.environ.get("TF_CPP_MIN_LOG_LEVEL") == "0"
+    with _interrupts_kept(), contextlib.nullcontext() if wordy else quiet_stderr():
+        # Nothing made here is garbage: collecting takes a quarter of the time.
+        gc.disable()
+        try:
+            import keras  # noqa: F401
+            import tensorflow as tf
+
+            # Workers of one cluster must meet before TensorFlow begins.
+            if not os.environ.get("TF_CONFIG"):
+                tf.zeros(())  # starts the runtime, which has notes of its own
+        finally:
+            gc.enable()
     gc.freeze()  # what has been imported stays: no need to look at it ever again
-
-
-def _start_devices():
-    """Lets TensorFlow find its devices, without its start-up notes.
-
-    It notes which CPU instructions it has and which GPU libraries it misses, some
-    of it before any log level is read. ``TF_CPP_MIN_LOG_LEVEL=0`` in the
-    environment shows everything.
-    """
-    if os.environ.get("TF_CPP_MIN_LOG_LEVEL") == "0":
-        return
-    with quiet_stderr():
-        import tensorflow as tf
-
-        if os.environ.get("TF_CONFIG"):  # to be met before TensorFlow begins
-            return
-        tf.config.list_physical_devices()
-        tf.zeros(())  # starts the runtime, which has notes of its own
