@@ -65,9 +65,12 @@ def wait_for(condition, seconds=60):
 @contextlib.contextmanager
 def serving(repository=None, config=None, **settings):
     """A server in a thread of this process."""
-    from tfxformer.server.local import Settings, running
+    from tfxformer.server.local import running
+    from tfxformer.server.settings import ServerSettings
 
-    settings = Settings(**{"rest_port": 0, "grpc_port": 0, "poll": 0.05, **settings})
+    settings = ServerSettings(
+        **{"rest_port": 0, "grpc_port": 0, "poll": 0.05, **settings}
+    )
     server, ready, errors, told = Server(), threading.Event(), [], []
 
     async def main():

@@ -135,9 +135,9 @@ def load_script(path):
 
 
 def test_batching_config():
-    from tfxformer.server.local import Settings
+    from tfxformer.server.settings import ServerSettings
 
-    most, local = BATCHING.max_batch_size.value, Settings()
+    most, local = BATCHING.max_batch_size.value, ServerSettings()
     assert most == local.max_batch
     assert most >= load_script(SERVING / "client.py").BATCH
     assert BATCHING.batch_timeout_micros.value == 1000 * local.batch_wait

@@ -26,6 +26,7 @@ from tfxformer.errors import PREEMPTED, Stopped, UserError
 from tfxformer.exporting.repository import chosen_model, shipped_model
 from tfxformer.outputs import check_output, write_file
 from tfxformer.quiet import start_tensorflow
+from tfxformer.server.settings import ServerSettings
 
 log = logging.getLogger("tfxformer")
 
@@ -47,6 +48,7 @@ Checkpoint = Annotated[
 ]
 # The settings of pairs that commands share.
 PAIRS = "sources", "data_dir", "columns", "encoding"
+SERVING = [name for name in ServerSettings.model_fields if name != "poll"]
 TokensPerBatch = Annotated[
     int,
     typer.Option(min=1, help="The most tokens, padding included, read at once."),
@@ -495,6 +497,7 @@ def bulk(
 
 
 @app.command(rich_help_panel="Serve")
+@with_settings("settings", ServerSettings, *SERVING)
 def serve(
     repository: Annotated[
         Path | None,
@@ -507,35 +510,7 @@ def serve(
         Path | None,
         typer.Option(help="A models.config in TensorFlow Serving's format instead."),
     ] = None,
-    host: Annotated[
-        str, typer.Option(help="The address to listen on; 0.0.0.0 is all of them.")
-    ] = "127.0.0.1",
-    rest_port: Annotated[
-        int, typer.Option(min=0, max=65535, help="For HTTP; 0 for one that is free.")
-    ] = 8501,
-    grpc_port: Annotated[
-        int, typer.Option(min=0, max=65535, help="For gRPC; 0 for one that is free.")
-    ] = 8500,
-    max_batch: Annotated[
-        int, typer.Option(min=1, help="The most texts of one call of the model.")
-    ] = 64,
-    batch_wait: Annotated[
-        float,
-        typer.Option(min=0, help="Milliseconds that a text waits for others."),
-    ] = 2.0,
-    max_waiting: Annotated[
-        int, typer.Option(min=1, help="The most texts that wait; more are refused.")
-    ] = 4096,
-    max_body: Annotated[
-        int, typer.Option(min=1, help="The most bytes of a request.")
-    ] = 8_388_608,
-    timeout: Annotated[
-        float, typer.Option(min=0.001, help="Seconds that a REST request may take.")
-    ] = 30.0,
-    grace: Annotated[
-        float,
-        typer.Option(min=0, help="Seconds to finish requests in, after SIGTERM."),
-    ] = 30.0,
+    settings: ServerSettings = ...,
 ):
     """Serve models as TensorFlow Serving does: by REST and gRPC.
 
@@ -557,20 +532,9 @@ def serve(
     find_models(repository) if config is None else read_config(config)
     log.info("serving %s (loading)", config or repository)
     start_tensorflow()
-    from tfxformer.server import local
+    from tfxformer.server.local import serve
 
-    settings = local.Settings(
-        host=host,
-        rest_port=rest_port,
-        grpc_port=grpc_port,
-        max_batch=max_batch,
-        batch_wait=batch_wait,
-        max_waiting=max_waiting,
-        max_body=max_body,
-        timeout=timeout,
-        grace=grace,
-    )
-    local.serve(repository, config, settings)
+    serve(repository, config, settings)
 
 
 @app.command(rich_help_panel="Look")

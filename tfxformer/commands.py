@@ -141,7 +141,7 @@ def with_settings(argument, kind, *fields, check=True):
         parameters = []
         for parameter in inspect.signature(function).parameters.values():
             if parameter.name == argument:
-                parameters += [_parameter(name, kind) for name in fields]
+                parameters += [_parameter(name, kind, check) for name in fields]
             else:
                 parameters.append(parameter.replace(kind=parameter.KEYWORD_ONLY))
 
@@ -158,10 +158,12 @@ def with_settings(argument, kind, *fields, check=True):
     return decorate
 
 
-def _parameter(name, settings):
+def _parameter(name, settings, with_default):
     """A field of settings as a parameter that Typer makes an option of."""
     field = settings.model_fields[name]
     kind, about = _plain(field.annotation), {"help": field.description}
+    if with_default and field.default and field.default is not True:
+        about["help"] += f"  [default: {field.default}]"
     item = _plain(get_args(kind)[0]) if get_origin(kind) is list else None
     if item is str:
         about["help"] += " Repeat it to name several."

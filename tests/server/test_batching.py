@@ -10,8 +10,8 @@ import tensorflow as tf
 
 from tfxformer.server import ServingError
 from tfxformer.server.batching import Batcher, as_serving_error
-from tfxformer.server.local import Settings
 from tfxformer.server.metrics import Metrics
+from tfxformer.server.settings import ServerSettings
 
 
 class Doubler:
@@ -37,7 +37,7 @@ def run(scenario, model=None, busy=True, **settings):
     settings = {"max_batch": 8, "batch_wait": 0, "max_waiting": 100, **settings}
 
     async def main():
-        batcher = Batcher(Settings(**settings), Metrics())
+        batcher = Batcher(ServerSettings(**settings), Metrics())
 
         def ask(*numbers, of=model):
             inputs = {"x": np.array(numbers, "int64")}

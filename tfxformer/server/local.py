@@ -5,7 +5,6 @@ import contextlib
 import functools
 import signal
 import socket
-from dataclasses import dataclass
 
 from tfxformer.console import say
 from tfxformer.errors import UserError
@@ -15,39 +14,7 @@ from tfxformer.server.grpc_api import create_server, set_serving
 from tfxformer.server.metrics import Metrics
 from tfxformer.server.models import Models
 from tfxformer.server.rest import HttpServer, RestApi
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How to serve.
-
-    Args:
-        host: The address to listen on.
-        rest_port: The port for REST; 0 for a free one.
-        grpc_port: The port for gRPC; 0 for a free one.
-        max_batch: The most rows in a call of a model.
-        batch_wait: Milliseconds that the first row of a batch waits for others.
-        max_waiting: The most rows that wait for an answer; more are refused.
-        max_body: The most bytes in a request.
-        timeout: Seconds that a REST request may take.
-        grace: Seconds that requests may take to finish at the end.
-        poll: Seconds between two looks for new versions.
-
-    Example:
-        >>> Settings(rest_port=0).host
-        '127.0.0.1'
-    """
-
-    host: str = "127.0.0.1"
-    rest_port: int = 8501
-    grpc_port: int = 8500
-    max_batch: int = 64
-    batch_wait: float = 2.0
-    max_waiting: int = 4096
-    max_body: int = 8 * 1024 * 1024
-    timeout: float = 30.0
-    grace: float = 30.0
-    poll: float = 1.0
+from tfxformer.server.settings import ServerSettings
 
 
 def serve(repository, config=None, settings=None):
@@ -56,7 +23,7 @@ def serve(repository, config=None, settings=None):
     Args:
         repository: A folder of models, each to be served in its newest version.
         config: The path of a models.config, in place of a repository.
-        settings: `Settings`.
+        settings: `ServerSettings`.
 
     Raises:
         UserError: If there is nothing to serve, or a port is taken.
@@ -70,7 +37,7 @@ def serve(repository, config=None, settings=None):
     """
 
     async def until_told():
-        async with running(repository, config, settings or Settings()):
+        async with running(repository, config, settings or ServerSettings()):
             loop, told = asyncio.get_running_loop(), asyncio.Queue()
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, told.put_nowait, number)
@@ -87,7 +54,7 @@ async def running(repository, config, settings):
     Args:
         repository: As in `serve`.
         config: As in `serve`.
-        settings: `Settings`.
+        settings: `ServerSettings`.
 
     Yields:
         Its REST and its gRPC address, such as "127.0.0.1:8501".
