@@ -39,11 +39,11 @@ from itertools import islice
 from pathlib import Path
 
 import numpy as np
+from tfxformer.token_corpus import corpus_key, write_corpus
 
 from tfxformer import corpora
 from tfxformer.batches import TrainingBatches, evaluation_batches
 from tfxformer.config import load_config
-from tfxformer.token_corpus import corpus_key, write_corpus
 from tfxformer.tokenizer import Tokenizer
 
 HERE = Path(__file__).parent

@@ -1,54 +1,93 @@
 """Batches hold every pair as it is, within their budget, in no order but chance."""
 
-import json
-import threading
-import time
 import tracemalloc
-from collections import Counter, defaultdict
+from collections import Counter
 from itertools import chain, islice, pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, example, given, settings
-from hypothesis import strategies as st
 
 from tfxformer import batches
-from tfxformer.batches import TrainingBatches, evaluation_batches, prefetch
+from tfxformer.batches import (
+    TokenFile,
+    TrainingBatches,
+    evaluation_batches,
+    make_batches,
+    pairs_digest,
+    write_tokens,
+)
 from tfxformer.errors import UserError
-from tfxformer.token_corpus import TokenCorpus, write_corpus, write_shard
 from tfxformer.tokenizer import Tokenizer
 
-WORDS = "o gato bebe leite a casa azul e o mar the cat drinks milk"
-MAX_LENGTH = 64
-SMALL = {"tokens_per_batch": 1024, "max_length": MAX_LENGTH}
+SMALL = {"tokens_per_batch": 1024, "max_length": 64}
 
 
-def make_rows(count, seed=0, longest=MAX_LENGTH - 1):
+class Numbers:
+    """A tokenizer of texts that are ids; a draw says each id as often as it is told."""
+
+    vocab_size, times = 5000, 2
+
+    def encode(self, texts, alpha=0.0):
+        times = self.times if alpha else 1
+        return [[int(word) for word in text.split() * times] for text in texts]
+
+    def decode(self, ids):
+        return [" ".join(map(str, row)) for row in ids]
+
+
+def make_rows(count, seed=0, longest=63):
     """Distinct pairs of ids; lengths as in real text, the two sides nearly alike."""
     rng = np.random.default_rng(seed)
     lengths = np.clip(rng.lognormal(2.7, 0.6, count), 3, longest)
     both = np.clip(lengths[:, None] * rng.normal(1, 0.15, (count, 2)), 3, longest)
     return [
         tuple(
-            [*rng.integers(10, 1000, n - 2).tolist(), 1000 + i // 1000, i % 1000 + 4]
+            (*rng.integers(10, 1000, n - 2).tolist(), 1000 + i // 1000, i % 1000 + 4)
             for n in pair
         )
         for i, pair in enumerate(both.astype(int))
     ]
 
 
-def make_corpus(folder, rows, shard=None, digest="0" * 64, max_length=MAX_LENGTH):
-    """A corpus of ids, written as its format says."""
-    folder.mkdir(parents=True)
-    size = shard or max(len(rows), 1)
-    parts = [rows[i : i + size] for i in range(0, len(rows), size)]
-    shards = [
-        write_shard(folder / f"{number}.npz", part) for number, part in enumerate(parts)
-    ]
-    content = {"format": 1, "key": "", "tokenizer": digest, "vocab_size": 5000}
-    content |= {"max_length": max_length, "pairs": len(rows), "counts": {}}
-    (folder / "corpus.json").write_text(json.dumps({**content, "shards": shards}))
-    return TokenCorpus.open(folder)
+def write(folder, *sources, max_length=64):
+    """A file of rows of ids."""
+    decode = Numbers().decode
+    texts = [[tuple(decode(row)) for row in rows] for rows in sources]
+    return write_tokens(folder, texts, Numbers(), max_length)
+
+
+def block(some, number):
+    """The batches of one block: where it holds all pairs, of one epoch."""
+    position = {"block": number, "batch": 0}
+    count = len(some._plan(number)[1])
+    return [*islice(some.generate(position), count)]
+
+
+def read(batch):
+    """The pairs of ids of a batch, after a look at every token of it."""
+    (source, target_in), target_out = batch
+    assert {side.dtype for side in (source, target_in, target_out)} == {np.dtype("i4")}
+    pairs = []
+    for sides in zip(source, target_in, target_out, strict=True):
+        ids = [[id for id in side.tolist() if id] for side in sides]
+        for side, real in zip(sides, ids, strict=True):  # padding is to the right
+            assert side.tolist() == real + [0] * (len(side) - len(real))
+        if not any(ids):
+            continue
+        assert ids[0].pop() == ids[2].pop() == 3
+        assert ids[1].pop(0) == 2 and ids[1] == ids[2]
+        pairs.append((tuple(ids[0]), tuple(ids[1])))
+    return pairs
+
+
+def padding(some):
+    sides = [side for (source, _), out in some for side in (source, out)]
+    return 1 - sum(map(np.count_nonzero, sides)) / sum(side.size for side in sides)
+
+
+def as_lists(some):
+    return [[[x.tolist() for x in inputs], out.tolist()] for inputs, out in some]
 
 
 @pytest.fixture(scope="module")
@@ -57,671 +96,236 @@ def rows():
 
 
 @pytest.fixture(scope="module")
-def corpus(rows, tmp_path_factory):
-    return make_corpus(tmp_path_factory.mktemp("corpora") / "3000", rows, shard=700)
+def tokens(rows, tmp_path_factory):
+    return write(tmp_path_factory.mktemp("tokens"), rows)
 
 
-@pytest.fixture(scope="module")
-def epochs(corpus):
-    """The batches of four epochs."""
-    some = TrainingBatches([corpus], **SMALL)
-    return [take_block(some, number) for number in range(4)]
+# --- What `fit` is fed with ---
 
 
-def take_block(some, block):
-    """The batches of one block: where it holds all pairs, of one epoch."""
-    taken = []
-    for batch, position in some({"block": block, "batch": 0}):
-        taken.append(batch)
-        if position["block"] > block:
-            assert position == {"block": block + 1, "batch": 0}
-            return taken
-        assert position == {"block": block, "batch": len(taken)}
+def test_each_pass_of_the_dataset_has_every_pair_once_in_another_order(rows):
+    pairs = [tuple(Numbers().decode(row)) for row in rows[:500]]
+    dataset = make_batches(pairs, Numbers(), tokens_per_batch=512, max_length=64)
+    passes = [[*dataset.as_numpy_iterator()] for _ in range(3)]
+    assert [len(some) for some in passes] == [len(dataset)] * 3
+    found = [Counter(chain.from_iterable(map(read, some))) for some in passes]
+    assert found[0] == Counter(rows[:500])
+    assert as_lists(passes[0]) != as_lists(passes[1])
+    # Where one pass ends, the next goes on.
+    assert all(2 <= times <= 3 for times in sum(found, Counter()).values())
+    endless = make_batches(pairs, Numbers(), max_length=64, repeat=True)
+    assert len([*endless.take(100)]) == 100
+    with pytest.raises(UserError, match="no pair has at most 2 tokens"):
+        make_batches(pairs, Numbers(), max_length=3)
 
 
-def read(batch):
-    """The pairs of ids of a batch, after a look at every token of it."""
-    (source, target_in), target_out = batch
-    for side in (source, target_in, target_out):
-        assert isinstance(side, np.ndarray) and side.dtype == np.int32
-    assert len(source) == len(target_in) and target_in.shape == target_out.shape
-    pairs = []
-    for sides in zip(
-        source.tolist(), target_in.tolist(), target_out.tolist(), strict=True
-    ):
-        ids = [[id for id in side if id] for side in sides]
-        for side, real in zip(sides, ids, strict=True):  # padding is to the right
-            assert side == real + [0] * (len(side) - len(real))
-        if not any(ids):
-            pairs.append(None)
-            continue
-        source_ids, teacher, wanted = ids
-        assert source_ids.pop() == wanted.pop() == 3
-        assert teacher.pop(0) == 2 and teacher == wanted
-        pairs.append((source_ids, teacher))
-    return pairs
+def test_fit_takes_the_dataset_as_it_is(tmp_path):
+    import keras
 
+    from tfxformer import Transformer, masked_loss
 
-def check_shape(batch, tokens_per_batch):
-    (source, _), target = batch
-    for side in (source, target):
-        assert side.size <= tokens_per_batch or len(side) == 1
-        # No wider than its longest row.
-        assert (side != 0).any(axis=0).all()
-
-
-def as_tuples(rows):
-    return [None if row is None else tuple(map(tuple, row)) for row in rows]
-
-
-def all_pairs(some):
-    return as_tuples(chain.from_iterable(map(read, some)))
-
-
-# --- The form of a batch ---
+    pairs = [("o gato", "the cat"), ("a casa", "the house")] * 20
+    tokenizer = Tokenizer.train(chain.from_iterable(pairs), 300)
+    keras.utils.set_random_seed(0)
+    transformer = Transformer(
+        num_layers=1,
+        d_model=16,
+        num_heads=2,
+        dff=16,
+        input_vocab_size=tokenizer.vocab_size,
+        target_vocab_size=tokenizer.vocab_size,
+    )
+    transformer.compile(keras.optimizers.Adam(0.01), masked_loss, jit_compile=False)
+    dataset = make_batches(pairs, tokenizer, tokens_per_batch=64, max_length=16)
+    found = transformer.fit(dataset, epochs=3, verbose=0).history["loss"]
+    assert found[-1] < found[0]
 
 
 def test_the_form_of_a_batch(tmp_path):
-    rows = [([10, 11], [20]), ([12], [21, 22, 23]), ([], [])]
-    corpus = make_corpus(tmp_path / "three", rows)
-    [((source, target_in), target_out)] = take_block(
-        TrainingBatches([corpus], tokens_per_batch=64, max_length=8), 0
-    )
+    tokens = write(tmp_path, [([10, 11], [20]), ([12], [21, 22, 23]), ([], [])])
+    some = TrainingBatches(tokens, tokens_per_batch=64, max_length=8)
+    [((source, target_in), target_out)] = block(some, 0)
     order = np.argsort(-source[:, 0] - 100 * (target_out[:, 0] == 20))  # 10 11, 12, 3
     assert source[order].tolist() == [[10, 11, 3], [12, 3, 0], [3, 0, 0]]
     assert target_in[order].tolist() == [[2, 20, 0, 0], [2, 21, 22, 23], [2, 0, 0, 0]]
     assert target_out[order].tolist() == [[20, 3, 0, 0], [21, 22, 23, 3], [3, 0, 0, 0]]
 
 
-def test_static_shapes_fill_up_with_padding(tmp_path):
-    corpus = make_corpus(tmp_path / "two", [([10, 11], [20]), ([12], [])])
-    some = TrainingBatches(
-        [corpus], tokens_per_batch=33, max_length=64, static_shapes=True
-    )
-    [((source, target_in), target_out)] = take_block(some, 0)
-    assert source.shape == target_in.shape == target_out.shape == (4, 8)
-    pairs = read(((source, target_in), target_out))
-    assert sorted(pairs[:2]) == [([10, 11], [20]), ([12], [])]
-    assert pairs[2:] == [None, None]
+# --- The file of tokens ---
 
 
-side = st.lists(st.integers(4, 99), max_size=12)
+def test_what_is_too_long_is_counted_and_sources_stay_apart(rows, tmp_path):
+    short = [row for row in rows if max(map(len, row)) < 20]
+    tokens = write(tmp_path, rows, rows[:7], max_length=20)
+    assert tokens.sources[0]["pairs"] == len(short)
+    assert tokens.sources[0]["too_long"] == 3000 - len(short)
+    texts = [tuple(Numbers().decode(row)) for row in rows]
+    assert tokens.sources[0]["digest"] == pairs_digest(texts)
+    sides = TokenFile(tmp_path).rows(np.arange(len(tokens))).sides(slice(None))
+    found = [*zip(map(tuple, sides[::2]), map(tuple, sides[1::2]), strict=True)]
+    assert found[: len(short)] == short
 
 
-@settings(
-    deadline=None,
-    max_examples=150,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
+@pytest.mark.parametrize(
+    ("file", "message"),
+    [
+        ("tokens.json", "No such file"),
+        ("ids.bin", "damaged"),
+        ("lengths.bin", "damaged"),
+    ],
 )
-@given(
-    rows=st.lists(st.tuples(side, side), min_size=1, max_size=60),
-    shard=st.integers(1, 20),
-    block=st.integers(1, 70),
-    tokens_per_batch=st.integers(1, 100),
-    static_shapes=st.booleans(),
-    seed=st.integers(0, 2**32 - 1),
-)
-@example([([4] * 12, [])] * 2, 1, 1, 1, True, 0)
-def test_every_epoch_has_every_pair_once(
-    tmp_path_factory, rows, shard, block, tokens_per_batch, static_shapes, seed
+def test_a_file_that_is_not_whole_is_refused(file, message, tmp_path):
+    write(tmp_path, [([10], [11])])
+    if file == "tokens.json":
+        (tmp_path / file).unlink()
+    else:
+        (tmp_path / file).write_bytes(b"\0")
+    with pytest.raises(UserError, match=message):
+        TokenFile(tmp_path)
+
+
+# --- The plan ---
+
+
+@pytest.mark.parametrize("fixed_shapes", [False, True])
+@pytest.mark.parametrize("most", [1, 7, 1000])
+@pytest.mark.parametrize("budget", [1, 40, 700])
+def test_every_epoch_has_every_pair_once_within_the_budget(
+    fixed_shapes, most, budget, tmp_path, monkeypatch
 ):
-    corpus = make_corpus(tmp_path_factory.mktemp("any") / "corpus", rows, shard)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(batches, "BLOCK_PAIRS", block)
-        some = TrainingBatches(
-            [corpus],
-            tokens_per_batch=tokens_per_batch,
-            max_length=13,
-            static_shapes=static_shapes,
-            seed=seed,
-        )
-        blocks = -(-len(rows) // block)  # of an epoch
-        for epoch in range(2):
-            taken = []
-            for number in range(epoch * blocks, (epoch + 1) * blocks):
-                part = take_block(some, number)
-                pairs = all_pairs(part)
-                assert len([pair for pair in pairs if pair]) <= block
-                taken += pairs
-                for batch in part:
-                    if not static_shapes:
-                        check_shape(batch, tokens_per_batch)
-            assert static_shapes or None not in taken
-            real = [pair for pair in taken if pair]
-            assert sorted(real) == sorted(as_tuples(rows))
-
-
-def test_the_budget_is_kept_and_used(epochs):
-    for batch in chain(*epochs):
-        check_shape(batch, 1024)
-    fullest = [max(inputs[0].size, out.size) for inputs, out in chain(*epochs)]
-    assert np.mean(fullest) > 0.9 * 1024
-
-
-def padding(some):
-    sides = [side for (source, _), out in some for side in (source, out)]
-    return 1 - sum(map(np.count_nonzero, sides)) / sum(side.size for side in sides)
-
-
-def test_hardly_anything_is_padding(epochs, corpus, rows):
-    assert padding(chain(*epochs)) < 0.13  # of a corpus as small as 3,000 pairs
-    in_order = evaluation_batches(corpus, **SMALL)
-    assert padding(in_order) <= padding(epochs[0])
-    # As they come, it is many times as much.
-    as_they_come = [
-        evaluation_batches(rows[i : i + 16], tokens_per_batch=10**6, max_length=64)
-        for i in range(0, 3000, 16)
-    ]
-    assert padding(chain(*as_they_come)) > 3 * padding(epochs[0])
-
-
-def test_a_large_corpus_is_hardly_padded(tmp_path):
-    corpus = make_corpus(tmp_path / "large", make_rows(40_000, seed=5))
-    assert padding(take_block(TrainingBatches([corpus], **SMALL), 0)) < 0.035
-
-
-def test_static_shapes_are_few(tmp_path):
-    corpus = make_corpus(
-        tmp_path / "long", make_rows(6000, longest=127), 700, max_length=128
-    )
+    monkeypatch.setattr(batches, "BLOCK_PAIRS", most)
+    rows = make_rows(61, longest=12)
     some = TrainingBatches(
-        [corpus], tokens_per_batch=2048, max_length=128, static_shapes=True
+        write(tmp_path, rows[:20], rows[20:], max_length=13),
+        tokens_per_batch=budget,
+        max_length=13,
+        fixed_shapes=fixed_shapes,
     )
-    taken = [*take_block(some, 0), *take_block(some, 1)]
+    blocks = -(-61 // most)
+    for epoch in range(2):
+        numbers = range(epoch * blocks, (epoch + 1) * blocks)
+        taken = [*chain.from_iterable(block(some, number) for number in numbers)]
+        assert sorted(chain.from_iterable(map(read, taken))) == sorted(rows)
+        for (source, _), target in taken:
+            for side in (source, target):
+                assert side.size <= budget or len(side) == 1
+                # No wider than its longest row.
+                assert fixed_shapes or (side != 0).any(axis=0).all()
+
+
+def test_hardly_anything_is_padding(tokens, rows):
+    taken = block(TrainingBatches(tokens, **SMALL), 0)
+    assert padding(taken) < 0.1
+    fullest = [max(inputs[0].size, out.size) for inputs, out in taken]
+    assert np.mean(fullest) > 0.9 * 1024
+    in_order = evaluation_batches(rows, **SMALL)
+    assert padding(in_order) < 0.1
+    assert Counter(chain.from_iterable(map(read, in_order))) == Counter(rows)
+
+
+def test_real_pairs_have_less_than_a_tenth_of_padding(tmp_path):
+    file = Path(__file__).parents[2] / "shared" / "data" / "pt_en" / "train.free.tsv.gz"
+    if not file.exists():
+        pytest.skip("the data is not here")
+    import gzip
+
+    with gzip.open(file, "rt", encoding="utf-8") as lines:
+        pairs = [line.rstrip("\n").split("\t")[:2] for line in islice(lines, 20_000)]
+    tokenizer = Tokenizer.train(chain.from_iterable(pairs[:5000]), 2000)
+    tokens = write_tokens(tmp_path, [pairs], tokenizer, 128)
+    some = TrainingBatches(tokens, tokens_per_batch=4096, max_length=128)
+    assert padding(block(some, 0)) < 0.1
+
+
+def test_fixed_shapes_are_few(tmp_path):
+    tokens = write(tmp_path, make_rows(4000, longest=127), max_length=128)
+    some = TrainingBatches(
+        tokens, tokens_per_batch=2048, max_length=128, fixed_shapes=True
+    )
+    taken = block(some, 0)
     shapes = {inputs[0].shape for inputs, _ in taken}
     assert 5 < len(shapes) <= 12
-    for count, width in shapes:
-        assert count == 2048 // width and width <= 128
+    assert shapes == {out.shape for _, out in taken}
+    assert all(count == 2048 // width for count, width in shapes)
     widths = sorted(width for _, width in shapes)
-    assert all(b / a <= 1.5 for a, b in pairwise(widths))
-    for (source, target_in), target_out in taken:
-        assert source.shape == target_in.shape == target_out.shape
-    # Only the last batch of a block may have rows to spare.
-    spare = [None in read(batch) for batch in taken]
-    assert sum(spare) <= 2
-    assert Counter(p for p in all_pairs(taken) if p) == Counter(
-        2 * as_tuples(make_rows(6000, longest=127))
-    )
-    assert padding(taken) < 0.25
+    assert all(b / a <= 1.5 for a, b in pairwise(widths)) and widths[-1] <= 128
 
 
-def test_pairs_beyond_max_length_are_left_out(corpus, rows):
-    fitting = [row for row in rows if max(map(len, row)) < 20]
-    assert 0 < len(fitting) < len(rows)
-    some = TrainingBatches([corpus], tokens_per_batch=256, max_length=20)
-    assert Counter(all_pairs(take_block(some, 0))) == Counter(as_tuples(fitting))
+def test_epochs_and_seeds_differ_and_length_is_no_curriculum(tokens, rows):
+    def order(some):
+        numbers = {row: i for i, row in enumerate(rows)}
+        found = np.empty(len(rows))
+        for number, batch in enumerate(some):
+            found[[numbers[pair] for pair in read(batch)]] = number
+        return found
 
-
-# --- The order ---
-
-
-def order_of(some, rows):
-    """For each pair, in which batch it is."""
-    numbers = {row: number for number, row in enumerate(as_tuples(rows))}
-    order = np.full(len(rows), -1)
-    for number, batch in enumerate(some):
-        order[[numbers[pair] for pair in as_tuples(read(batch))]] = number
-    assert (order >= 0).all()
-    return order
-
-
-def shared(first, second):
-    """Of pairs that share a batch in one epoch, how many do so in the other."""
-    both = Counter(zip(first.tolist(), second.tolist(), strict=True))
-    alone = Counter(first.tolist())
-    return sum(n * (n - 1) for n in both.values()) / sum(
-        n * (n - 1) for n in alone.values()
-    )
-
-
-def test_epochs_and_seeds_differ_in_order_and_in_batches(epochs, corpus, rows):
-    other = take_block(TrainingBatches([corpus], **SMALL, seed=1), 0)
-    orders = [order_of(some, rows) for some in [*epochs, other]]
-    for i, first in enumerate(orders):
-        # No trace of the order in which they were given, nor of another epoch's.
-        assert abs(np.corrcoef(first, np.arange(len(rows)))[0, 1]) < 0.1
-        for second in orders[:i]:
-            assert abs(np.corrcoef(first, second)[0, 1]) < 0.25
-            assert shared(first, second) < 0.6
-    assert shared(orders[0], orders[0]) == 1
-
-
-def test_each_epoch_has_other_pairs_in_its_blocks(tmp_path, monkeypatch):
-    """Or the same pairs would meet in batches for ever."""
-    monkeypatch.setattr(batches, "BLOCK_PAIRS", 150)
-    # Blocks of half a shard, and of ten shards.
-    for name, shard in (("half", 300), ("ten", 15)):
-        corpus = make_corpus(tmp_path / name, make_rows(600), shard)
-        some = TrainingBatches([corpus], **SMALL)
-        blocks = [{*all_pairs(take_block(some, block))} for block in range(12)]
-        assert {len(block) for block in blocks} == {150}
-        for first in range(0, 12, 4):
-            assert len(set.union(*blocks[first : first + 4])) == 600
-            for block in blocks[first : first + 4]:
-                for other in blocks[:first]:
-                    # A quarter of one is in another by chance.
-                    assert len(block & other) < 150
-
-
-def test_length_is_no_curriculum(epochs):
-    for some in epochs:
+    first = TrainingBatches(tokens, **SMALL)
+    epochs = [block(first, 0), block(first, 1)]
+    epochs.append(block(TrainingBatches(tokens, **SMALL, seed=1), 0))
+    for i, some in enumerate(epochs):
         widths = np.array([inputs[0].shape[1] for inputs, _ in some])
-        assert len(widths) > 50 and widths.std() > 5
-        assert abs(np.corrcoef(widths, np.arange(len(widths)))[0, 1]) < 0.4
-        # Neighbours are no more alike than any two.
         assert abs(np.corrcoef(widths[:-1], widths[1:])[0, 1]) < 0.4
-    means = [
-        np.corrcoef([inputs[0].shape[1] for inputs, _ in some], np.arange(len(some)))[
-            0, 1
-        ]
-        for some in epochs
-    ]
-    assert abs(np.mean(means)) < 0.2
+        for other in epochs[:i]:
+            assert abs(np.corrcoef(order(some), order(other))[0, 1]) < 0.25
+    again = TrainingBatches(tokens, **SMALL)
+    assert as_lists(block(again, 1)) == as_lists(epochs[1])
 
 
-def test_the_seed_settles_everything(corpus):
-    def first(seed):
-        return as_lists(islice(TrainingBatches([corpus], **SMALL, seed=seed)(), 10))
-
-    assert first(2**32 - 1) == first(2**32 - 1) != first(0)
-
-
-def test_one_pair_is_enough(tmp_path):
-    corpus = make_corpus(tmp_path / "one", [([10], [20, 21])])
-    taken = [*islice(TrainingBatches([corpus], **SMALL)(), 3)]
-    assert [all_pairs([batch]) for batch, _ in taken] == [[((10,), (20, 21))]] * 3
-    assert [position["block"] for _, position in taken] == [1, 2, 3]
-
-
-# --- Going on ---
-
-
-def as_lists(taken):
-    return [
-        ([side.tolist() for side in (*inputs, out)], position)
-        for (inputs, out), position in taken
-    ]
+@pytest.mark.parametrize("weights", [None, [1.0, 3.0]])
+def test_resuming_gives_what_would_have_followed(weights, rows, tmp_path, monkeypatch):
+    """At any batch, across blocks and epochs, and nothing is replayed."""
+    monkeypatch.setattr(batches, "BLOCK_PAIRS", 150)
+    tokens = write(tmp_path, rows[:300], rows[300:400])
+    whole = TrainingBatches(tokens, **SMALL, weights=weights)
+    expected = as_lists(islice(whole.generate(), 60))
+    planned = []
+    real = TrainingBatches._plan
+    monkeypatch.setattr(
+        TrainingBatches, "_plan", lambda self, n: planned.append(n) or real(self, n)
+    )
+    for number in (1, 7, 30, 59):
+        position = whole.after(None, number)
+        assert whole.after(whole.after(None, 3), number - 3 if number > 3 else 0)
+        planned.clear()
+        resumed = TrainingBatches(tokens, **SMALL, weights=weights)
+        found = as_lists(islice(resumed.generate(position), 60 - number))
+        assert found == expected[number:]
+        assert planned[0] == position["block"]
 
 
-@pytest.fixture(scope="module")
-def vocabulary():
-    lines = ["o gato bebe leite", "a casa azul e o mar", "the cat drinks milk"]
-    return Tokenizer.train(lines * 30, 330)
+def test_weights_settle_the_mixture_and_nothing_is_drawn_twice(rows, tmp_path):
+    tokens = write(tmp_path, rows[:1000], rows[1000:1500])
+    some = TrainingBatches(tokens, **SMALL, weights=[1.0, 3.0])
+    first = {*rows[:1000]}
+    for number in range(3):
+        taken = [*chain.from_iterable(map(read, block(some, number)))]
+        share = sum(pair in first for pair in taken) / len(taken)
+        assert share == pytest.approx(0.25, abs=0.01)
+        assert max(Counter(taken).values()) <= 2
 
 
-@pytest.fixture(scope="module")
-def spoken(vocabulary, tmp_path_factory):
-    """Corpora of words that the vocabulary can cut in many ways."""
-    rng = np.random.default_rng(0)
-    words = WORDS.split()
-
-    def text():
-        return " ".join(rng.choice(words, rng.integers(1, 12)))
-
-    folder = tmp_path_factory.mktemp("spoken")
-    return [
-        write_corpus(
-            folder / str(count),
-            [[(f"{text()} {i}", f"{i} {text()}") for i in range(count)]],
-            vocabulary,
-            MAX_LENGTH,
-            "",
-        )
-        for count in (300, 40)
-    ]
+def test_draws_change_the_tokens_and_never_the_text(rows, tmp_path):
+    tokenizer = Numbers()
+    tokens = write(tmp_path, rows[:200])
+    some = TrainingBatches(tokens, **SMALL, tokenizer=tokenizer, alpha=0.1)
+    expected = Counter(
+        # A draw that is too long is left as it was.
+        tuple(side * 2 for side in row) if 2 * max(map(len, row)) < 64 else row
+        for row in rows[:200]
+    )
+    assert Counter(chain.from_iterable(map(read, block(some, 0)))) == expected
 
 
-@pytest.mark.parametrize("weights", [None, [1, 2]])
-@pytest.mark.parametrize("static_shapes", [False, True])
-def test_going_on_gives_what_would_have_followed(
-    spoken, weights, static_shapes, monkeypatch
-):
-    monkeypatch.setattr(batches, "BLOCK_PAIRS", 60)
-
-    def some():
-        return TrainingBatches(
-            spoken,
-            tokens_per_batch=160,
-            max_length=MAX_LENGTH,
-            weights=weights,
-            static_shapes=static_shapes,
-            seed=3,
-        )
-
-    first = some()
-    straight = as_lists(islice(first(), 60))
-    assert straight[-1][1]["block"] >= 2
-    assert len({json.dumps(position) for _, position in straight}) == 60
-    for stop in range(0, 55, 3):
-        position = json.loads(json.dumps(straight[stop][1]))
-        # The same object, which has given other batches before, or another one.
-        for again in (first, some()):
-            follow = as_lists(islice(again(position), 4))
-            assert follow == straight[stop + 1 : stop + 5]
-
-
-def test_one_object_gives_many_streams(corpus):
-    some = TrainingBatches([corpus], **SMALL)
-    first, second = some(), some()
-    both = [(next(first), next(second)) for _ in range(80)]
-    assert as_lists(a for a, _ in both) == as_lists(b for _, b in both)
-
-
-def count_loads(monkeypatch):
-    loads = []
-    shard = TokenCorpus.shard
-
-    def counting(corpus, number):
-        loads.append(number)
-        return shard(corpus, number)
-
-    monkeypatch.setattr(TokenCorpus, "shard", counting)
-    return loads
-
-
-def test_nothing_is_replayed_and_little_is_read(tmp_path, monkeypatch):
-    # 60 shards, of which a block needs two or three.
-    corpus = make_corpus(tmp_path / "many", make_rows(3000), shard=50)
-    monkeypatch.setattr(batches, "BLOCK_PAIRS", 100)
-    loads = count_loads(monkeypatch)
-    stream = TrainingBatches([corpus], **SMALL)({"block": 10**9, "batch": 0})
-    next(stream)
-    time.sleep(0.3)  # the next block is made ready, and none after it
-    assert len(loads) <= 6
-    stream.close()
-    weighted = TrainingBatches([corpus, corpus], **SMALL, weights=[1, 3])
-    loads.clear()
-    stream = weighted({"block": 10**9, "batch": 0})
-    next(stream)
-    time.sleep(0.3)
-    # A block is as large as a few batches need, and not larger.
-    assert len(loads) <= 2 * (512 // 50 + 4)
-    stream.close()
-
-
-def test_memory_does_not_grow_with_the_corpus(tmp_path, monkeypatch):
+def test_memory_does_not_grow_with_the_pairs(tmp_path, monkeypatch):
+    """But for 24 bytes a pair."""
     monkeypatch.setattr(batches, "BLOCK_PAIRS", 1000)
-
-    def peak(count):
-        corpus = make_corpus(tmp_path / str(count), make_rows(count), shard=500)
+    rows, peaks = make_rows(1000), []
+    for times in (1, 100):
+        write(tmp_path / str(times), rows * times)
         tracemalloc.start()
-        with_positions = TrainingBatches([corpus], **SMALL)()
-        for _, position in with_positions:
-            if position["block"] == 6:
-                break
-        with_positions.close()
-        _, most = tracemalloc.get_traced_memory()
-        tracemalloc.stop()
-        return most
-
-    small, large = peak(2000), peak(20_000)
-    assert large < 1.3 * small
-
-
-# --- Several corpora ---
-
-
-@pytest.fixture(scope="module")
-def two(tmp_path_factory):
-    """A larger and a lesser corpus, told apart by an id."""
-    folder = tmp_path_factory.mktemp("two")
-    return [
-        make_corpus(
-            folder / str(name),
-            [
-                ([name, *source], target)
-                for source, target in make_rows(count, name, 40)
-            ],
-            shard=70,
-        )
-        for name, count in ((2001, 300), (2002, 100))
-    ]
-
-
-def names(some, blocks):
-    counts = Counter()
-    for block in range(blocks):
-        counts += Counter(source[0] for source, _ in all_pairs(take_block(some, block)))
-    return counts
-
-
-def test_without_weights_each_pair_is_as_likely(two):
-    some = TrainingBatches(two, **SMALL)
-    assert names(some, 1) == {2001: 300, 2002: 100}
-    # And they share batches.
-    mixed = [len({source[0] for source, _ in read(b)}) for b in take_block(some, 0)]
-    assert np.mean(np.array(mixed) == 2) > 0.7
-
-
-@pytest.mark.parametrize("weights", [[1, 3], [0.2, 0.6], [1e308, 3e307], [1, 1]])
-def test_weights_settle_the_mixture(two, weights):
-    counts = names(TrainingBatches(two, **SMALL, weights=weights), 20)
-    share = counts[2002] / counts.total()
-    assert share == pytest.approx(1 / (1 + weights[0] / weights[1]), abs=0.002)
-    assert counts.total() > 20 * 100
-
-
-def test_a_weighted_corpus_has_every_pair_once_an_epoch(two):
-    some = TrainingBatches(two, **SMALL, weights=[1, 3])
-    came, taken = defaultdict(list), []
-    for block in range(30):
-        for pair in all_pairs(take_block(some, block)):
-            came[pair[0][0]].append(pair)
-        taken.append({name: len(pairs) for name, pairs in came.items()})
-    for name, size in ((2001, 300), (2002, 100)):
-        counts = Counter(came[name])
-        # Blocks end within epochs, so that a pair may be one ahead of another.
-        assert len(counts) == size
-        assert max(counts.values()) - min(counts.values()) <= 1
-        assert min(counts.values()) >= 10
-
-
-def test_a_weight_of_nearly_nothing(two):
-    counts = names(TrainingBatches(two, **SMALL, weights=[1e-300, 1e300]), 3)
-    assert counts[2001] == 0 and counts[2002] > 100
-
-
-def test_a_weighted_corpus_is_once_in_a_block_where_it_is_large_enough(
-    two, monkeypatch
-):
-    some = TrainingBatches(two, tokens_per_batch=128, max_length=64, weights=[3, 1])
-    for block in range(4):
-        counts = Counter(all_pairs(take_block(some, block)))
-        assert max(counts.values()) <= 2  # 2 where an epoch ends within the block
-        assert counts.total() == pytest.approx(400, abs=1)
-
-
-@pytest.mark.parametrize("weights", [None, [1, 1]])
-def test_what_cannot_be_trained_on_is_refused(two, tmp_path, weights, vocabulary):
-    empty = make_corpus(tmp_path / "empty", [])
-    with pytest.raises(UserError, match="empty: has no pair left"):
-        TrainingBatches([two[0], empty], **SMALL, weights=weights)
-    other = make_corpus(tmp_path / "other", make_rows(5), digest="1" * 64)
-    with pytest.raises(UserError, match="other: was made with another vocabulary"):
-        TrainingBatches([two[0], other], **SMALL, weights=weights)
-    with pytest.raises(UserError, match="2001: was made with another vocabulary"):
-        TrainingBatches(two, **SMALL, weights=weights, vocabulary=vocabulary)
-
-
-@pytest.mark.parametrize("weights", [None, [1, 2]])
-def test_nothing_that_fits(two, weights):
-    some = TrainingBatches(two, tokens_per_batch=99, max_length=3, weights=weights)
-    with pytest.raises(UserError, match=r"raise model\.max_length = 3"):
-        next(some())
-
-
-def test_a_damaged_shard_is_named_when_its_turn_comes(tmp_path):
-    corpus = make_corpus(tmp_path / "damaged", make_rows(100), shard=10)
-    (corpus.folder / "3.npz").write_bytes(b"PK")
-    with pytest.raises(UserError, match=r"3\.npz: damaged"):
-        for _ in TrainingBatches([corpus], **SMALL)():
+        tokens = TokenFile(tmp_path / str(times))
+        for _ in islice(TrainingBatches(tokens, **SMALL).generate(), 200):
             pass
-
-
-# --- Subword regularisation ---
-
-
-def texts_of(some, vocabulary):
-    pairs = [pair for batch in some for pair in read(batch) if pair]
-    return Counter(tuple(vocabulary.decode(list(pair))) for pair in pairs)
-
-
-def test_alpha_changes_the_pieces_and_never_the_text(spoken, vocabulary):
-    plain = TrainingBatches(spoken, **SMALL)
-    drawn = TrainingBatches(spoken, **SMALL, vocabulary=vocabulary, alpha=0.3)
-    expected = texts_of(take_block(plain, 0), vocabulary)
-    assert expected.total() == 340
-    taken = [take_block(drawn, block) for block in range(3)]
-    for some in taken:
-        assert texts_of(some, vocabulary) == expected
-        for batch in some:
-            check_shape(batch, 1024)
-    pairs = [{*all_pairs(some)} for some in taken]
-    assert len(pairs[0] & pairs[1]) < 100 and pairs[1] != pairs[2]
-
-
-def test_each_epoch_and_each_corpus_has_its_draws(tmp_path, vocabulary):
-    text = "o gato bebe leite a casa azul"
-    corpora = [
-        write_corpus(tmp_path / name, [[(text, text)]], vocabulary, MAX_LENGTH, "")
-        for name in "ab"
-    ]
-    some = TrainingBatches(corpora, **SMALL, vocabulary=vocabulary, alpha=0.1)
-    pairs = [pair for block in range(20) for pair in all_pairs(take_block(some, block))]
-    assert len(pairs) == 40
-    # Of the ways to cut a side there are not many more.
-    assert len({side for pair in pairs for side in pair}) > 30
-
-
-def test_a_draw_that_is_too_long_is_left_as_it_was(spoken, vocabulary):
-    plain = TrainingBatches(spoken, tokens_per_batch=1024, max_length=24)
-    longest = 24
-    drawn = TrainingBatches(
-        spoken,
-        tokens_per_batch=1024,
-        max_length=longest,
-        vocabulary=vocabulary,
-        alpha=0.05,
-    )
-    best = {*all_pairs(take_block(plain, 0))}
-    pairs = all_pairs(take_block(drawn, 0))
-    assert max(len(side) for pair in pairs for side in pair) < longest
-    assert texts_of(take_block(drawn, 0), vocabulary) == texts_of(
-        take_block(plain, 0), vocabulary
-    )
-    kept = [pair for pair in pairs if pair in best]
-    changed = [pair for pair in pairs if pair not in best]
-    assert kept and changed
-    assert np.mean([len(pair[0]) for pair in kept]) > 10
-
-
-# --- Evaluation ---
-
-
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    rows=st.lists(st.tuples(side, side), max_size=40),
-    tokens_per_batch=st.integers(1, 100),
-    max_length=st.integers(1, 14),
-    static_shapes=st.booleans(),
-)
-def test_evaluation_has_every_pair_that_fits_once(
-    tmp_path_factory, rows, tokens_per_batch, max_length, static_shapes
-):
-    options = {
-        "tokens_per_batch": tokens_per_batch,
-        "max_length": max_length,
-        "static_shapes": static_shapes,
-    }
-    some = evaluation_batches(rows, **options)
-    pairs = [pair for pair in all_pairs(some) if pair]
-    fitting = [row for row in as_tuples(rows) if max(map(len, row)) < max_length]
-    assert sorted(pairs) == sorted(fitting)
-    # The longest first.
-    widths = [max(inputs[0].shape[1], out.shape[1]) for inputs, out in some]
-    assert widths == sorted(widths, reverse=True)
-    for batch in some:
-        if static_shapes:
-            count, width = batch[1].shape
-            assert batch[0][0].shape == (count, width)
-            assert count == max(tokens_per_batch // width, 1) and width <= max_length
-        else:
-            check_shape(batch, tokens_per_batch)
-    corpus = make_corpus(tmp_path_factory.mktemp("any") / "corpus", rows, 7)
-    again = evaluation_batches(corpus, **options)
-    assert as_lists((b, 0) for b in again) == as_lists((b, 0) for b in some)
-
-
-# --- Prefetching ---
-
-
-def threads_beside(known):
-    deadline = time.monotonic() + 5
-    while {*threading.enumerate()} - known and time.monotonic() < deadline:
-        time.sleep(0.01)
-    return {*threading.enumerate()} - known
-
-
-def test_prefetch_gives_the_same_items_and_ends():
-    known = {*threading.enumerate()}
-    for count in (1, 2, 8):
-        assert [*prefetch(iter(range(50)), count)] == [*range(50)]
-    assert [*prefetch([])] == []
-    assert not threads_beside(known)
-
-
-@pytest.mark.parametrize("count", [1, 3])
-def test_prefetch_is_so_far_ahead_and_no_further(count):
-    made = []
-    items = prefetch((made.append(i) or i for i in range(100)), count)
-    for taken in range(1, 6):
-        assert next(items) == taken - 1
-        deadline = time.monotonic() + 5
-        while len(made) < taken + count and time.monotonic() < deadline:
-            time.sleep(0.001)
-        time.sleep(0.02)
-        assert len(made) == taken + count
-    items.close()
-
-
-def test_prefetch_lets_exceptions_through_in_their_place():
-    def failing():
-        yield 1
-        yield 2
-        raise UserError("a damaged shard")
-
-    items = prefetch(failing())
-    assert [next(items), next(items)] == [1, 2]
-    with pytest.raises(UserError, match="a damaged shard"):
-        next(items)
-    with pytest.raises(StopIteration):
-        next(items)
-
-
-def test_closing_ends_the_thread_and_the_iterator():
-    known, closed = {*threading.enumerate()}, []
-
-    def endless():
-        try:
-            while True:
-                yield 1
-        finally:
-            closed.append(True)
-
-    items = prefetch(endless())
-    next(items)
-    assert {*threading.enumerate()} - known
-    items.close()
-    assert not threads_beside(known) and closed == [True]
-    # One that was never begun has no thread.
-    prefetch(endless()).close()
-    assert not threads_beside(known)
-
-
-def test_a_stream_of_batches_that_is_dropped_ends_its_threads(corpus):
-    known = {*threading.enumerate()}
-    stream = prefetch(TrainingBatches([corpus], **SMALL)())
-    next(stream)
-    assert len({*threading.enumerate()} - known) == 2
-    del stream
-    assert not threads_beside(known)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] - peaks[0] <= 24 * 99_000

@@ -26,14 +26,14 @@ def pairs(tmp_path):
 def first_weights(monkeypatch):
     """The weights that each training begins with, by their names."""
     found = {}
-    real = trainer._Trainer._step
+    real = trainer._fit
 
-    def step(self, number, batches):
-        for weight in self.model.weights:
+    def fit(config, run, data, model, *more):
+        for weight in model.weights:
             found.setdefault(weight.path.partition("/")[2], weight.numpy())
-        return real(self, number, batches)
+        real(config, run, data, model, *more)
 
-    monkeypatch.setattr(trainer._Trainer, "_step", step)
+    monkeypatch.setattr(trainer, "_fit", fit)
     return found
 
 
@@ -58,7 +58,7 @@ def test_an_export_s_path(command, first_weights, exported, pairs, tmp_path, whi
     assert (out, code) == (f"{run.path}\n", 0), err
     assert_begun_with(exported, first_weights, run)
     out, err, code = command(*train, "--steps", 2)
-    assert code == 0 and "going on from step 1" in err
+    assert code == 0 and "resuming from step 1" in err
     out, err, code = command("evaluate", "--run", run.path, "--data", pairs)
     assert code == 0 and "BLEU" in out
 

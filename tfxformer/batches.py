@@ -1,194 +1,426 @@
-"""Token corpora to padded batches of nearly equal length, without TensorFlow."""
+"""Sentence pairs to a `tf.data.Dataset` of `((source, target_in), target_out)`.
 
-import queue
-import threading
-from contextlib import closing
+Pairs are tokenised once, into a file of ids. NumPy plans which rows make a batch, a
+block of pairs at a time; the rows are read from the memory-mapped file inside the
+pipeline. So memory does not grow with the pairs, and training can begin at any batch.
+"""
+
+import hashlib
+import itertools
+import json
+import tempfile
 from fractions import Fraction
-from itertools import chain
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from tfxformer.errors import UserError
-from tfxformer.token_corpus import TokenCorpus
+from tfxformer.outputs import write_file
 from tfxformer.tokenizer import END_ID, PAD_ID, START_ID
 
-# Pairs that are put in order of length together. Of so many, a batch finds enough of
-# its own length; and they fit into memory.
-BLOCK_PAIRS = 200_000
+# Pairs that are put in order of length together: of so many, a batch finds enough of
+# its own length. Fewer where their tokens are drawn anew, which takes time and memory.
+BLOCK_PAIRS, DRAWN_BLOCK_PAIRS = 200_000, 20_000
+# Pairs that are tokenised in one call, and batches that are ready ahead of their turn.
+CHUNK, PREFETCH = 2_000, 8
 
 # What random numbers are drawn for. Each has its own, so that none repeats another's.
-_SHARDS, _PAIRS, _ORDER = range(3)
+_PAIRS, _ORDER = range(2)
+
+
+def make_batches(
+    pairs,
+    tokenizer,
+    *,
+    tokens_per_batch=4096,
+    max_length=128,
+    seed=0,
+    repeat=False,
+    folder=None,
+):
+    """Makes the dataset that `Transformer.fit` trains on.
+
+    A pass over the dataset has as many batches as bring all pairs once. They come in
+    another order each time, in batches of pairs of nearly the same lengths.
+
+    Args:
+        pairs: a sequence of `Pair`s, or of other (source, target) strings.
+        tokenizer: a `Tokenizer`.
+        tokens_per_batch: the most positions, padding included, that a batch has on
+            either side.
+        max_length: the most positions of a source or a target. Longer pairs are left
+            out.
+        seed: an integer that settles the order.
+        repeat: whether the dataset never ends; then give `fit` ``steps_per_epoch``.
+        folder: where to keep the file of token ids; None for a temporary folder.
+
+    Returns:
+        A `tf.data.Dataset` of ``((source, target_in), target_out)``: int32 ids
+        ``(batch, source)``, ``(batch, target)`` and ``(batch, target)``. Sources and
+        ``target_out`` end with the end token, ``target_in`` begins with the start
+        token, and 0 is padding.
+
+    Raises:
+        UserError: no pair is short enough, or the file cannot be written.
+
+    Example:
+        >>> from tfxformer import Tokenizer
+        >>> tokenizer = Tokenizer.train(["o gato", "the cat"] * 50, vocab_size=300)
+        >>> pairs = [("o gato", "the cat"), ("gato", "cat")]
+        >>> dataset = make_batches(pairs, tokenizer, max_length=32)
+        >>> for (source, target_in), target_out in dataset:
+        ...     print(source.shape[0], int(target_in[0, 0]), int(target_out[0, -1]))
+        2 2 3
+
+        Train on it with ``transformer.compile(optimizer, masked_loss)`` and then
+        ``transformer.fit(dataset, epochs=10)``.
+    """
+    temporary = None if folder else tempfile.TemporaryDirectory()
+    tokens = write_tokens(folder or temporary.name, [pairs], tokenizer, max_length)
+    if not len(tokens):
+        raise UserError(f"no pair has at most {max_length - 1} tokens on either side")
+    batches = TrainingBatches(
+        tokens, tokens_per_batch=tokens_per_batch, max_length=max_length, seed=seed
+    )
+    batches.temporary = temporary  # it stays as long as the dataset does
+    if repeat:
+        return batches.dataset()
+    passes, size = itertools.count(), batches.batches_per_epoch()
+
+    def one_pass():
+        # Each goes on where the last one ended, for the cuts differ a little.
+        position = batches.after(None, next(passes) * size)
+        return itertools.islice(batches.generate(position), size)
+
+    import tensorflow as tf
+
+    return _dataset(one_pass).apply(tf.data.experimental.assert_cardinality(size))
+
+
+# --- Token ids on disk ---
+
+
+class TokenFile:
+    """Pairs of token ids in a folder: the ids memory-mapped, 12 bytes a pair in memory.
+
+    Args:
+        folder: where `write_tokens` wrote it.
+
+    Attributes:
+        sources: for each source of pairs a dict: ``pairs`` (how many there are),
+            ``too_long`` (how many were left out), and ``digest`` (of its text).
+        about: what `write_tokens` was told to keep beside the ids.
+        lengths: tokens of each source and target, uint16 ``(pairs, 2)``.
+
+    Raises:
+        UserError: the folder holds no token ids, or damaged ones.
+
+    Example:
+        See `write_tokens`.
+    """
+
+    def __init__(self, folder):
+        self.folder = Path(folder)
+        try:
+            content = json.loads((self.folder / "tokens.json").read_text("utf-8"))
+            self.sources, self.about = content["sources"], content["about"]
+            self._dtype = np.dtype(content["dtype"])
+            lengths = np.fromfile(self.folder / "lengths.bin", np.uint16)
+            self.lengths = lengths.reshape(-1, 2)
+            ends = self.lengths.sum(axis=1, dtype=np.int64)
+            self._ends = np.cumsum(ends, out=ends)  # where each pair's ids end
+            size = int(ends[-1]) * self._dtype.itemsize if len(ends) else 0
+            whole = len(self) == sum(source["pairs"] for source in self.sources)
+            if not whole or (self.folder / "ids.bin").stat().st_size != size:
+                raise ValueError
+        except OSError as error:
+            raise UserError(f"{folder}: {error.strerror}") from None
+        except (ValueError, KeyError, TypeError):
+            raise UserError(f"{folder}: damaged: delete it") from None
+
+    def __len__(self):
+        return len(self.lengths)
+
+    def rows(self, numbers):
+        """Some pairs, whose ids are read when they are asked for.
+
+        Args:
+            numbers: integers below ``len(self)``, of all sources one after the other.
+
+        Returns:
+            `_Rows`.
+        """
+        lengths = self.lengths[numbers].astype(np.int64)
+        starts = self._ends[numbers] - lengths.sum(axis=1)
+        starts = np.stack([starts, starts + lengths[:, 0]], axis=1)
+        # A new map each time: pages that were read long ago are not held for ever.
+        ids = np.memmap(self.folder / "ids.bin", self._dtype, "r")
+        return _Rows(lengths, starts, ids)
+
+
+def write_tokens(folder, sources, tokenizer, max_length, about=None):
+    """Tokenises pairs, a chunk at a time, into a folder.
+
+    Args:
+        folder: where; what was written there before is replaced.
+        sources: for each source an iterable of (source, target) strings.
+        tokenizer: a `Tokenizer`.
+        max_length: the most positions of a source or a target, the start or the end
+            token included. Longer pairs are left out and counted.
+        about: what JSON can hold, to be kept beside the ids.
+
+    Returns:
+        A `TokenFile`.
+
+    Raises:
+        UserError: the files cannot be written.
+
+    Example:
+        >>> import tempfile
+        >>> from tfxformer import Tokenizer
+        >>> tokenizer = Tokenizer.train(["o gato", "the cat"] * 50, vocab_size=300)
+        >>> folder = tempfile.mkdtemp() + "/tokens"
+        >>> tokens = write_tokens(folder, [[("gato", "cat")]], tokenizer, 64)
+        >>> len(tokens), tokens.sources[0]["too_long"]
+        (1, 0)
+    """
+    folder = Path(folder)
+    dtype = "uint16" if tokenizer.vocab_size <= 2**16 else "uint32"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        # It is written last, so that without it there is nothing to believe.
+        (folder / "tokens.json").unlink(missing_ok=True)
+        with (
+            open(folder / "ids.bin", "wb") as ids,
+            open(folder / "lengths.bin", "wb") as lengths,
+        ):
+            found = [
+                _write_source(ids, lengths, dtype, pairs, tokenizer, max_length)
+                for pairs in sources
+            ]
+    except OSError as error:
+        raise UserError(f"{folder}: {error.strerror}") from None
+    content = {"sources": found, "dtype": dtype, "about": about}
+    write_file(folder / "tokens.json", json.dumps(content).encode())
+    return TokenFile(folder)
+
+
+def pairs_digest(pairs):
+    """Tells lists of pairs apart.
+
+    Args:
+        pairs: an iterable of (source, target) strings.
+
+    Returns:
+        A hexadecimal string.
+
+    Example:
+        >>> pairs_digest([("a", "b")]) == pairs_digest([("ab", "")])
+        False
+    """
+    digest = hashlib.sha256()
+    for pair in pairs:
+        _add_to(digest, *pair)
+    return digest.hexdigest()
+
+
+def _add_to(digest, source, target):
+    # With the lengths before them, so that no text can pass for another's end.
+    text = f"{len(source)} {len(target)} {source}{target}"
+    digest.update(text.encode("utf-8", "surrogatepass"))
+
+
+def _write_source(ids, lengths, dtype, pairs, tokenizer, max_length):
+    """Appends one source's pairs to the open files; what `TokenFile.sources` says."""
+    kept, seen, digest, pairs = 0, 0, hashlib.sha256(), iter(pairs)
+    while chunk := list(itertools.islice(pairs, CHUNK)):
+        for pair in chunk:
+            _add_to(digest, *pair)
+        encoded = (tokenizer.encode([pair[i] for pair in chunk]) for i in (0, 1))
+        rows = [
+            row for row in zip(*encoded, strict=True) if max(map(len, row)) < max_length
+        ]
+        flat = itertools.chain.from_iterable(itertools.chain.from_iterable(rows))
+        ids.write(np.fromiter(flat, dtype).tobytes())
+        lengths.write(np.array([[*map(len, row)] for row in rows], "uint16").tobytes())
+        kept, seen = kept + len(rows), seen + len(chunk)
+    return {"pairs": kept, "too_long": seen - kept, "digest": digest.hexdigest()}
+
+
+# --- The plan of batches ---
 
 
 class TrainingBatches:
     """Endless shuffled batches, each of pairs of nearly the same lengths.
 
-    Where they begin and what follows is settled by the seed and a position: nothing
-    is replayed to go on in the middle of a long training.
-
-    Every epoch has all pairs once, in another order. It is cut into blocks; those of
-    a block are put in order of length and cut into batches, and the batches are
-    shuffled, so that lengths come as they please.
+    The seed and a position settle what comes: nothing is replayed to resume in the
+    middle of a long training. Every epoch brings all pairs once, in another order. It
+    is cut into blocks; the pairs of a block are put in order of length and cut into
+    batches, and the batches are shuffled, so that lengths come as they please.
 
     Args:
-        corpora: `TokenCorpus`es; a pair that is too long for ``max_length`` is left
-            out.
+        tokens: a `TokenFile` that is not empty.
         tokens_per_batch: the most positions, padding included, that a batch has on
             either side. A pair that is longer is a batch of its own.
         max_length: the most positions of a source or a target.
-        weights: how often a pair is drawn from each corpus, relative to one another.
-            By default all corpora are one, and each pair is as likely as any other.
-        vocabulary: the `Tokenizer`, for ``alpha``.
-        alpha: subword regularisation, see `Tokenizer.encode`; 0 for none.
-        seed: makes the order the same from run to run.
-        static_shapes: only a few shapes, for what compiles anew for each: both sides
+        weights: how often a pair is drawn from each source, relative to one another.
+            By default all sources are one, and each pair is as likely as any other.
+        tokenizer: the `Tokenizer`, for ``alpha``.
+        alpha: subword regularisation (Kudo 2018), see `Tokenizer.encode`; 0 for none.
+            SentencePiece draws, so that two runs do not see the same tokens.
+        seed: an integer from 0 on.
+        fixed_shapes: only a few shapes, for XLA, which compiles for each: both sides
             are padded to one of a few widths, and rows of padding fill a batch up.
-
-    Raises:
-        UserError: when a corpus is empty, or was made with another vocabulary.
 
     Example:
         >>> import tempfile
-        >>> from tfxformer.corpora import Pair
-        >>> from tfxformer.token_corpus import write_corpus
-        >>> from tfxformer.tokenizer import Tokenizer
-        >>> vocabulary = Tokenizer.train(["o gato", "the cat"] * 50, 300)
-        >>> pairs = [Pair("o gato", "the cat"), Pair("gato", "cat")]
-        >>> folder = tempfile.mkdtemp() + "/tokens"
-        >>> corpus = write_corpus(folder, [pairs], vocabulary, 64, key="two pairs")
-        >>> batches = TrainingBatches([corpus], tokens_per_batch=256, max_length=64)
-        >>> ((source, target_in), target_out), position = next(batches())
-        >>> source.shape[0], position
+        >>> from tfxformer import Tokenizer
+        >>> tokenizer = Tokenizer.train(["o gato", "the cat"] * 50, vocab_size=300)
+        >>> pairs = [("o gato", "the cat"), ("gato", "cat")]
+        >>> tokens = write_tokens(tempfile.mkdtemp(), [pairs], tokenizer, 64)
+        >>> batches = TrainingBatches(tokens, tokens_per_batch=256, max_length=64)
+        >>> (source, target_in), target_out = next(iter(batches.dataset()))
+        >>> source.shape[0], batches.after(None, 1)
         (2, {'block': 1, 'batch': 0})
     """
 
     def __init__(
         self,
-        corpora,
+        tokens,
         *,
         tokens_per_batch,
         max_length,
         weights=None,
-        vocabulary=None,
+        tokenizer=None,
         alpha=0.0,
         seed=0,
-        static_shapes=False,
+        fixed_shapes=False,
     ):
-        digest = vocabulary.digest if vocabulary else corpora[0].tokenizer_digest
-        for corpus in corpora:
-            if not corpus.pairs:
-                raise UserError(f"{corpus.folder}: has no pair left to train on")
-            if corpus.tokenizer_digest != digest:
-                raise UserError(
-                    f"{corpus.folder}: was made with another vocabulary than the "
-                    "run's tokenizer.model"
-                )
+        self._tokens, self._seed = tokens, seed
         self._tokens_per_batch, self._max_length = tokens_per_batch, max_length
-        self._widths = _widths(max_length) if static_shapes else None
-        self._vocabulary, self._alpha, self._seed = vocabulary, alpha, seed
+        self._widths = _widths(max_length) if fixed_shapes else None
+        self._tokenizer, self._alpha = tokenizer, alpha
+        self._counts = {}  # the batches of each block that was planned
+        most = DRAWN_BLOCK_PAIRS if alpha else BLOCK_PAIRS
+        sizes = [source["pairs"] for source in tokens.sources]
         if weights is None:
-            stream = _Stream(corpora, seed, 0)
+            self._sizes = [sum(sizes)]
             # An epoch is a whole number of blocks, as equal as can be.
-            blocks = -(-stream.pairs // BLOCK_PAIRS)
-            self._streams, self._rates = [stream], [Fraction(stream.pairs, blocks)]
+            self._rates = [Fraction(sum(sizes), -(-sum(sizes) // most))]
         else:
-            self._streams = [_Stream([c], seed, n) for n, c in enumerate(corpora)]
-            self._rates = _rates(self._streams, weights, tokens_per_batch // 2)
+            self._sizes = sizes
+            self._rates = _rates(sizes, weights, most, tokens_per_batch // 2)
 
-    def __call__(self, position=None):
-        """The batches from a position on.
-
-        Args:
-            position: where to begin, as it was given with the batch before; by
-                default at the beginning.
+    def batches_per_epoch(self):
+        """How many batches bring all pairs of all sources at least once.
 
         Returns:
-            An endless iterator of ``((source, target_in), target_out)`` and the
-            position of the batch after it, a dict of integers. The arrays are int32:
-            ``(batch, source)``, ``(batch, target)``, ``(batch, target)``.
-
-        Raises:
-            UserError: while iterating, when a shard is damaged, or no pair fits into
-                ``max_length``.
+            Those of the first epoch; it is planned to count them.
         """
-        position = position or {"block": 0, "batch": 0}
-        first = position["batch"]
-        # The next block is made ready while this one is used.
-        with closing(prefetch(self._blocks(position["block"]), count=1)) as blocks:
-            for block, rows, cuts in blocks:
-                for batch in range(first, len(cuts)):
-                    last = batch + 1 == len(cuts)
-                    after = {"block": block + last, "batch": 0 if last else batch + 1}
-                    yield _padded(rows, *cuts[batch]), after
-                first = 0
+        rates = zip(self._sizes, self._rates, strict=True)
+        blocks = max(-(-size // rate) for size, rate in rates if rate)
+        return sum(len(self._plan(block)[1]) for block in range(blocks))
 
-    def _blocks(self, block):
-        """Blocks from one on: its number, its rows, and how batches are cut of it."""
-        empty = 0
-        while True:
-            rng = _rng(self._seed, _ORDER, block)
-            rows = self._rows(block)
-            order = _by_length(rows, self._tokens_per_batch, rng)
-            cuts = _cut(rows, order, self._tokens_per_batch, self._widths)
-            yield block, rows, [cuts[i] for i in rng.permutation(len(cuts))]
+    def dataset(self, position=None):
+        """The endless `tf.data.Dataset` of batches from a position on.
+
+        Args:
+            position: a dict that `after` gave; None for the beginning.
+
+        Returns:
+            A dataset as `make_batches` describes it.
+        """
+        return _dataset(lambda: self.generate(position))
+
+    def after(self, position, count):
+        """The position some batches later; they must have come out of the dataset.
+
+        Args:
+            position: where the dataset began.
+            count: how many batches.
+
+        Returns:
+            A dict of integers, ``block`` and ``batch``.
+        """
+        block, batch = _place(position)
+        batch += count
+        while batch >= self._counts.get(block, batch + 1):
+            batch -= self._counts[block]
             block += 1
-            empty = 0 if cuts else empty + 1
-            if empty > 2 * self._blocks_per_epoch():
-                raise UserError(
-                    f"no pair has at most {self._max_length - 1} pieces on either "
-                    f"side; raise model.max_length = {self._max_length}"
-                )
+        return {"block": block, "batch": batch}
 
-    def _blocks_per_epoch(self):
-        """The blocks in which all pairs of all corpora have come."""
-        return max(
-            -(-stream.pairs // rate)
-            for stream, rate in zip(self._streams, self._rates, strict=True)
-            if rate
-        )
+    def generate(self, position=None):
+        """The batches from a position on, without end, as NumPy arrays.
 
-    def _rows(self, block):
-        """The rows of a block as they come, those that are too long left out."""
-        parts = []
-        for stream, rate in zip(self._streams, self._rates, strict=True):
-            for rows in stream.rows(int(block * rate), int((block + 1) * rate)):
-                rows = rows.take(np.flatnonzero(rows.fit(self._max_length)))
-                if self._alpha:
-                    rows = self._sampled(rows)
-                parts.append(rows)
-        return _Rows.join(parts)
+        Args:
+            position: see `dataset`.
 
-    def _sampled(self, rows):
-        """The same text in other tokens."""
-        lengths = rows.lengths.ravel()
-        texts = self._vocabulary.decode(np.split(rows.ids, np.cumsum(lengths)[:-1]))
-        drawn = self._vocabulary.encode(texts, self._alpha)
-        ids = np.fromiter(chain.from_iterable(drawn), np.int32)
-        lengths = np.array([*map(len, drawn)])
-        drawn = _Rows.of(lengths, ids)
-        # A drawn segmentation may be too long where the best one is not.
-        chosen = np.arange(len(rows.lengths))
-        chosen += len(chosen) * drawn.fit(self._max_length)
-        return _Rows.join([rows, drawn]).take(chosen)
+        Yields:
+            ``((source, target_in), target_out)``.
+        """
+        start, first = _place(position)
+        for block in itertools.count(start):
+            rows, cuts = self._plan(block)
+            for cut in cuts[first:]:
+                yield _padded(rows, *cut)
+            first = max(first - len(cuts), 0)
+
+    def _plan(self, block):
+        """The rows of a block, and for each batch which of them and in what shape."""
+        rng = _rng(self._seed, _ORDER, block)
+        rows = self._tokens.rows(self._numbers(block))
+        if self._alpha:
+            rows = self._drawn(rows)
+        order = _by_length(rows, self._tokens_per_batch, rng)
+        cuts = _cut(rows, order, self._tokens_per_batch, self._widths)
+        self._counts[block] = len(cuts)
+        return rows, [cuts[i] for i in rng.permutation(len(cuts))]
+
+    def _numbers(self, block):
+        """The numbers of a block's pairs: a stretch of each source's endless stream."""
+        parts, offset = [], 0
+        for stream, (size, rate) in enumerate(
+            zip(self._sizes, self._rates, strict=True)
+        ):
+            first, last = int(block * rate), int((block + 1) * rate)
+            while first < last:
+                epoch, start = divmod(first, size)
+                stop = min(start + last - first, size)
+                order = np.arange(offset, offset + size, dtype=np.uint32)
+                _rng(self._seed, _PAIRS, stream, epoch).shuffle(order)
+                parts.append(order[start:stop].copy())
+                first += stop - start
+            offset += size
+        return np.concatenate(parts)
+
+    def _drawn(self, rows):
+        """The same text in other tokens; in its best ones where the others are long."""
+        sides = []
+        for first in range(0, len(rows.lengths), CHUNK):
+            chosen = slice(first, first + CHUNK)
+            best = rows.sides(chosen)
+            drawn = self._tokenizer.encode(self._tokenizer.decode(best), self._alpha)
+            for i in range(0, len(best), 2):
+                fits = max(map(len, drawn[i : i + 2])) < self._max_length
+                sides += (drawn if fits else best)[i : i + 2]
+        return _Rows.of_sides(sides)
 
 
-def evaluation_batches(pairs, *, tokens_per_batch, max_length, static_shapes=False):
+def evaluation_batches(rows, *, tokens_per_batch, max_length, fixed_shapes=False):
     """Every pair that fits once, in order of length so that little is padding.
 
     Args:
-        pairs: a `TokenCorpus`, or a list of the ids of each source and target.
+        rows: a list of the ids of each source and target.
         tokens_per_batch: the most positions that a batch has on either side; a pair
             that is longer is a batch of its own.
         max_length: the most positions of a source or a target; longer pairs are
             left out.
-        static_shapes: see `TrainingBatches`.
+        fixed_shapes: see `TrainingBatches`.
 
     Returns:
-        A list of ``((source, target_in), target_out)`` like those to train on.
-
-    Raises:
-        UserError: when a shard is damaged.
+        A list of ``((source, target_in), target_out)`` like those to train on, as
+        NumPy arrays.
 
     Example:
         >>> rows = [([10, 11], [20]), ([12], [])]
@@ -197,172 +429,54 @@ def evaluation_batches(pairs, *, tokens_per_batch, max_length, static_shapes=Fal
         >>> source.tolist(), target_in.tolist(), target_out.tolist()
         ([[10, 11, 3], [12, 3, 0]], [[2, 20], [2, 0]], [[20, 3], [3, 0]])
     """
-    if isinstance(pairs, TokenCorpus):
-        shards = (pairs.shard(i) for i in range(len(pairs.shard_sizes)))
-        rows = _Rows.join([_Rows.of(*shard) for shard in shards])
-    else:
-        rows = _Rows.of_sides([side for pair in pairs for side in pair])
+    rows = [row for row in rows if max(map(len, row)) < max_length]
+    rows = _Rows.of_sides([side for row in rows for side in row])
     order = _by_length(rows, tokens_per_batch)
-    order = order[rows.fit(max_length)[order]]
-    widths = _widths(max_length) if static_shapes else None
+    widths = _widths(max_length) if fixed_shapes else None
     cuts = _cut(rows, order, tokens_per_batch, widths)
     return [_padded(rows, *cut) for cut in cuts]
 
 
-def prefetch(iterator, count=8):
-    """Runs an iterator ahead in a thread.
-
-    Args:
-        iterator: what is run. An exception in it comes through where it would have
-            come without the thread.
-        count: how many items are ready or in the making.
-
-    Yields:
-        The same items. Closing the generator ends the thread.
-
-    Example:
-        >>> list(prefetch(iter("abc")))
-        ['a', 'b', 'c']
-    """
-    # A free slot is taken before an item is made, so that no item is made in excess.
-    ready, free = queue.SimpleQueue(), threading.Semaphore(count)
-    closed = threading.Event()
-
-    def fill():
-        items = iter(iterator)
-        try:
-            while free.acquire() and not closed.is_set():
-                ready.put((next(items), None))
-        except BaseException as error:
-            ready.put((None, error))
-        finally:
-            if hasattr(items, "close"):
-                items.close()
-
-    threading.Thread(target=fill, daemon=True).start()
-    try:
-        while True:
-            item, error = ready.get()
-            if isinstance(error, StopIteration):
-                return
-            if error is not None:
-                raise error
-            free.release()
-            yield item
-    finally:
-        closed.set()
-        free.release()
-
-
 class _Rows(NamedTuple):
-    """Pairs of ids: the lengths, and all ids in one array.
+    """Pairs of ids: their lengths, and where each begins in one array of all ids."""
 
-    ``lengths`` is ``(rows, 2)``, in pieces; ``starts``, of the same shape, says where
-    each source and target begins in ``ids``.
-    """
-
-    lengths: np.ndarray
-    starts: np.ndarray
+    lengths: np.ndarray  # (rows, 2), in tokens
+    starts: np.ndarray  # (rows, 2)
     ids: np.ndarray
-
-    @classmethod
-    def of(cls, lengths, ids):
-        """Rows whose ids lie one after the other."""
-        lengths = lengths.reshape(-1, 2)
-        ends = np.cumsum(lengths).reshape(-1, 2)
-        return cls(lengths, ends - lengths, ids)
 
     @classmethod
     def of_sides(cls, sides):
         """Rows of lists of ids: a source, its target, the next source."""
         lengths = np.fromiter(map(len, sides), np.int64, len(sides))
-        ids = np.fromiter(chain.from_iterable(sides), np.int32, lengths.sum())
-        return cls.of(lengths, ids)
+        ids = np.fromiter(itertools.chain.from_iterable(sides), np.int32, lengths.sum())
+        ends = np.cumsum(lengths)
+        return cls(lengths.reshape(-1, 2), (ends - lengths).reshape(-1, 2), ids)
 
-    @classmethod
-    def join(cls, parts):
-        """All rows of some, in turn."""
-        parts = [cls.of_sides([]), *parts]  # so that there is one
-        lengths = np.concatenate([part.lengths for part in parts])
-        return cls.of(lengths, np.concatenate([part.ids for part in parts]))
-
-    def take(self, rows):
-        """Some rows, in the order given, and nothing of the others."""
-        lengths = self.lengths[rows]
-        sizes = lengths.sum(axis=1)
-        # From where a row's ids are to where they go: the same for all ids of a row.
-        shift = self.starts[rows, 0] - (np.cumsum(sizes) - sizes)
-        places = np.arange(sizes.sum()) + np.repeat(shift, sizes)
-        return self.of(lengths, self.ids[places])
-
-    def fit(self, max_length):
-        """Whether both sides of a row have room for the start or the end token."""
-        return self.lengths.max(axis=1, initial=0) < max_length
-
-
-class _Stream:
-    """Rows of some corpora without end: all of them in each epoch, shuffled anew.
-
-    Any stretch can be had without what comes before it.
-    """
-
-    def __init__(self, corpora, seed, number):
-        self._shards = [
-            (corpus, shard)
-            for corpus in corpora
-            for shard in range(len(corpus.shard_sizes))
+    def sides(self, chosen):
+        """The other way round, for some rows."""
+        lengths, starts = self.lengths[chosen].ravel(), self.starts[chosen].ravel()
+        return [
+            self.ids[start : start + length].tolist()
+            for start, length in zip(starts, lengths, strict=True)
         ]
-        self._sizes = np.array([size for c in corpora for size in c.shard_sizes])
-        self._seed, self._number = seed, number
-        self.pairs = int(self._sizes.sum())
-
-    def rows(self, first, last):
-        """The rows from the first to before the last, as `_Rows` of each shard."""
-        while first < last:
-            epoch, start = divmod(first, self.pairs)
-            stop = min(start + last - first, self.pairs)
-            yield from self._epoch(epoch, start, stop)
-            first += stop - start
-
-    def _epoch(self, epoch, start, stop):
-        rng = _rng(self._seed, _SHARDS, self._number, epoch)
-        end = 0
-        for shard in rng.permutation(len(self._shards)):
-            begin, end = end, end + self._sizes[shard]
-            if begin < stop and end > start:
-                rng = _rng(self._seed, _PAIRS, self._number, epoch, shard)
-                rows = rng.permutation(self._sizes[shard])
-                rows = rows[max(start - begin, 0) : stop - begin]
-                corpus, number = self._shards[shard]
-                yield _Rows.of(*corpus.shard(number)).take(rows)
 
 
-def _rates(streams, weights, least):
-    """How many rows a block has of each stream, on average."""
+def _rates(sizes, weights, most, least):
+    """How many pairs a block has of each source, on average."""
     # In two steps, since the sum of very large weights is infinite.
     shares = np.array(weights, float) / max(weights)
     shares /= shares.sum()
-    # No stream more than once in a block, unless that were too few for its batches.
-    epochs = [
-        stream.pairs / share
-        for stream, share in zip(streams, shares, strict=True)
-        if share
-    ]
-    pairs = max(min(*epochs, BLOCK_PAIRS), least)
+    # No source more than once in a block, unless that were too few for its batches.
+    epochs = [size / share for size, share in zip(sizes, shares, strict=True) if share]
+    pairs = max(min(*epochs, most), least)
     return [Fraction(share * pairs) for share in shares]
 
 
 def _by_length(rows, tokens_per_batch, rng=None):
     """The rows' numbers, the longest first, and alike ones side by side.
 
-    Args:
-        rows: `_Rows`.
-        tokens_per_batch: the most positions on either side.
-        rng: lets them swap places at random within about a batch, so that a small
-            corpus does not give the same batches in every epoch.
-
-    Returns:
-        An array of integers.
+    With ``rng`` they swap places at random within about a batch, so that a small
+    corpus does not give the same batches in every epoch.
     """
     longest = rows.lengths.max(axis=1, initial=0)
     slant = rows.lengths[:, 0] - rows.lengths[:, 1]
@@ -377,15 +491,8 @@ def _by_length(rows, tokens_per_batch, rng=None):
 def _cut(rows, order, tokens_per_batch, widths=None):
     """Cuts rows in order of length into batches, as full as can be.
 
-    Args:
-        rows: `_Rows`.
-        order: the rows' numbers, about from the longest to the shortest.
-        tokens_per_batch: the most positions on either side.
-        widths: the widths there may be; any by default.
-
-    Returns:
-        For each batch the rows' numbers, and the shape that both sides are to have
-        or None where they are as large as they must.
+    Returns for each batch the rows' numbers, and the shape that both sides are to have
+    or None where they are as wide as they must; ``widths`` are those there may be.
     """
     positions = rows.lengths[order].max(axis=1, initial=0) + 1
     if widths is not None:
@@ -415,7 +522,7 @@ def _padded(rows, chosen, shape):
 
 
 def _padded_side(rows, chosen, side, shape):
-    """The pieces of one side, with room for one token, and where they end."""
+    """The ids of one side, with room for one token, and where they end."""
     lengths, starts = rows.lengths[chosen, side], rows.starts[chosen, side]
     shape = shape or (len(chosen), int(lengths.max()) + 1)
     padded = np.full(shape, PAD_ID, np.int32)
@@ -433,5 +540,24 @@ def _widths(max_length):
     return np.minimum(widths, max_length)
 
 
+def _place(position):
+    return (position["block"], position["batch"]) if position else (0, 0)
+
+
 def _rng(seed, *key):
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
+
+
+def _dataset(generator):
+    """A generator function of batches as a `tf.data.Dataset` that runs ahead."""
+    import tensorflow as tf
+
+    ids = tf.TensorSpec([None, None], tf.int32)
+    dataset = tf.data.Dataset.from_generator(
+        generator, output_signature=((ids, ids), ids)
+    )
+    options = tf.data.Options()
+    # Of several workers each takes its share of every batch's rows.
+    sharding = tf.data.experimental.AutoShardPolicy.DATA
+    options.experimental_distribute.auto_shard_policy = sharding
+    return dataset.prefetch(PREFETCH).with_options(options)

@@ -263,12 +263,6 @@ class TrainingConfig(Settings):
     """Steps between checkpoints; by default after each validation."""
     keep_last: Count = 2
     """How many of the newest checkpoints are kept."""
-    keep_best: Annotated[int, Field(ge=0)] = 1
-    """How many of the best are kept, by the metric."""
-    on_bad_batch: Literal["stop", "skip"] = "stop"
-    """What to do when loss or gradient is not finite, or explodes: "stop" or "skip"."""
-    loss_limit: Annotated[Number, Field(gt=1)] = 4.0
-    """Exploding: this many times the running mean of the loss."""
     init_from: str | None = None
     """Fine-tuning: begin with the weights, vocabulary and model settings of a run, an
     exported model, or pt_en, which comes with the package."""

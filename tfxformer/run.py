@@ -16,7 +16,7 @@ from tfxformer.tokenizer import Tokenizer
 log = logging.getLogger("tfxformer")
 
 # The weights of a run that can be asked for.
-CHECKPOINTS = ("best", "last", "ema")
+CHECKPOINTS = ("best", "last")
 
 
 @dataclass(frozen=True)
@@ -24,8 +24,8 @@ class Run:
     """The files of a run folder.
 
     ``config.yaml`` (settings), ``tokenizer.model`` (SentencePiece),
-    ``best.weights.h5`` and ``last.weights.h5`` (Keras weights; also ``ema``
-    where it was asked for), ``checkpoints/`` (all it takes to go on),
+    ``best.weights.h5`` and ``last.weights.h5`` (Keras weights), ``checkpoints/`` (all
+    it takes to resume),
     ``metrics.jsonl`` (a line each time something was measured), ``tensorboard/``, and
     ``tokens/`` (the pairs as token ids).
 
@@ -79,11 +79,6 @@ class Run:
     def tokens_folder(self):
         """The pairs it trains on, as token ids."""
         return self.path / "tokens"
-
-    @property
-    def bad_batches_folder(self):
-        """Batches whose loss or gradient was not sound."""
-        return self.path / "bad_batches"
 
     @property
     def metrics_file(self):
@@ -178,9 +173,7 @@ class Run:
             raise UserError(f"checkpoint {checkpoint!r}: there are {known}")
         file = self.weights_file(checkpoint)
         if not file.exists():
-            how = {"ema": "train with training.ema_decay"}
-            how = how.get(checkpoint, "train the run first")
-            raise UserError(f"{self.path}: {file.name} is missing: {how}")
+            raise UserError(f"{self.path}: {file.name} is missing: train the run first")
         return file
 
     @contextlib.contextmanager
@@ -224,7 +217,7 @@ class Run:
             yield
 
 
-def build_model(config, vocab_size, precision="float32"):
+def build_model(config, vocab_size, precision="float32", model_class=None):
     """The model that the settings describe, with fresh weights.
 
     Args:
@@ -232,6 +225,7 @@ def build_model(config, vocab_size, precision="float32"):
         vocab_size: the size of the joint vocabulary.
         precision: "float32"; or "bfloat16" or "float16", to compute in, while weights
             stay float32.
+        model_class: a subclass of `Transformer`; None for itself.
 
     Returns:
         A built `Transformer`.
@@ -245,7 +239,7 @@ def build_model(config, vocab_size, precision="float32"):
 
     settings = config.to_dict()["model"]
     policy = precision if precision == "float32" else f"mixed_{precision}"
-    model = Transformer(
+    model = (model_class or Transformer)(
         input_vocab_size=vocab_size,
         target_vocab_size=vocab_size,
         dtype=policy,

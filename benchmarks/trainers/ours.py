@@ -16,11 +16,11 @@ import itertools  # noqa: E402
 import math  # noqa: E402
 
 import keras  # noqa: E402
+from tfxformer.token_corpus import TokenCorpus  # noqa: E402
 
 from tfxformer.batches import TrainingBatches, prefetch  # noqa: E402
 from tfxformer.config import load_config  # noqa: E402
 from tfxformer.run import build_model  # noqa: E402
-from tfxformer.token_corpus import TokenCorpus  # noqa: E402
 from tfxformer.training.step import TrainingStep  # noqa: E402
 
 precision = "bfloat16" if args.bfloat16 else "float32"

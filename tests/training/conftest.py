@@ -1,54 +1,49 @@
 """Fixtures of training runs; see `training_runs`."""
 
 import pytest
-from training_runs import Shared, numbers, write_pairs
+from training_runs import EVERYTHING, numbers, outcome, settings, write_pairs
 
-from tfxformer.training import trainer
+from tfxformer.training import callbacks
+from tfxformer.training.trainer import train
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def corpus(tmp_path_factory):
     folder = tmp_path_factory.mktemp("corpus")
     return write_pairs(folder / "numbers.tsv", numbers(400))
 
 
-@pytest.fixture(scope="module")
-def mixture(tmp_path_factory):
-    """Two corpora, of which the smaller one comes more often."""
-    folder = tmp_path_factory.mktemp("mixture")
-    pairs = numbers(500)
-    return [
-        write_pairs(folder / "numbers.tsv", pairs[:400]),
-        write_pairs(folder / "more.tsv", pairs[400:]),
-    ]
+@pytest.fixture(scope="session")
+def mixture(corpus):
+    """Settings of a run that has all there is to remember, on two corpora."""
+    more = write_pairs(corpus.with_name("more.tsv"), numbers(500)[400:])
+    return settings([corpus, more], EVERYTHING)
 
 
-@pytest.fixture(scope="module")
-def shared():
-    return Shared()
+@pytest.fixture(scope="session")
+def whole(mixture, tmp_path_factory):
+    """The folder of such a run that was never stopped."""
+    return train(mixture, tmp_path_factory.mktemp("whole") / "run")
 
 
-@pytest.fixture
-def quick(shared, monkeypatch):
-    """`train` as `Shared` lets it."""
-    shared.use(monkeypatch)
+@pytest.fixture(scope="session")
+def expected(whole):
+    return outcome(whole)
 
 
 @pytest.fixture
 def at_step(monkeypatch):
-    """Makes something happen in the middle of given steps, once each."""
+    """Makes something happen at the end of given steps, once each."""
 
     def at_step(steps, happens):
-        real = trainer._Trainer._step
-        left = {*steps}
+        real, left = callbacks.Metrics.on_step, {*steps}
 
-        def step(self, number, batches):
-            found = real(self, number, batches)
-            if number in left:
-                left.remove(number)
+        def on_step(self, step, logs):
+            real(self, step, logs)
+            if step in left:
+                left.remove(step)
                 happens()
-            return found
 
-        monkeypatch.setattr(trainer._Trainer, "_step", step)
+        monkeypatch.setattr(callbacks.Metrics, "on_step", on_step)
 
     return at_step

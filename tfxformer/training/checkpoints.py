@@ -1,8 +1,8 @@
-"""Checkpoints: all that a run needs to go on as if it had never stopped.
+"""Checkpoints: all that a run needs to resume as if it had never stopped.
 
 A checkpoint is a folder, ``checkpoints/step-00001000``. It is written under another
 name, forced to the disk and then renamed, so that it is there as a whole or not at all;
-what it holds is checked by SHA-256 before it is believed.
+a checksum proves each file before it is read.
 """
 
 import contextlib
@@ -28,18 +28,21 @@ STATE = "state.json"
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """One checkpoint that is there; whether it is sound, `verify` tells.
+    """One checkpoint; `verify` tells whether it is sound.
 
     Args:
-        step: after how many steps it was taken.
         path: its folder.
-        state: what ``state.json`` holds: the step, the score of its validation
-            (higher is better) or None, where the data goes on, and more.
+        state: what ``state.json`` holds: ``step``, ``score`` (of the validation in
+            that step, higher is better, or None) and more.
     """
 
-    step: int
     path: Path
     state: dict
+
+    @property
+    def step(self):
+        """After how many steps it was taken."""
+        return self.state["step"]
 
     @property
     def weights_file(self):
@@ -48,17 +51,14 @@ class Checkpoint:
 
     @property
     def validated_file(self):
-        """The weights that were validated: the moving average where there is one."""
+        """The weights that were validated: their moving average where there is one."""
         averaged = self.path / AVERAGED
         return averaged if AVERAGED in self.state["sha256"] else self.weights_file
 
     def arrays(self):
-        """The optimiser's state and the moving average: lists of arrays by name."""
-        found = {"optimizer": [], "averages": []}
+        """What `TrainingTransformer.state` returned."""
         with np.load(self.path / ARRAYS, allow_pickle=False) as arrays:
-            for name in sorted(arrays.files):
-                found[name.partition("/")[0]].append(arrays[name])
-        return found
+            return [arrays[name] for name in arrays.files]
 
 
 def are_in(run):
@@ -78,13 +78,15 @@ def list_checkpoints(run):
     found = []
     for path in run.checkpoints_folder.glob("step-*"):
         with contextlib.suppress(UserError):
-            state = _read_state(path)
-            found.append(Checkpoint(state["step"], path, state))
+            found.append(_open(path))
     return sorted(found, key=lambda checkpoint: checkpoint.step, reverse=True)
 
 
 def verify(checkpoint):
     """Compares a checkpoint's files with what was written.
+
+    Args:
+        checkpoint: a `Checkpoint`.
 
     Raises:
         UserError: naming the file that is missing or has changed.
@@ -100,7 +102,7 @@ def verify(checkpoint):
 
 
 def newest(run):
-    """The newest checkpoint that is sound; what is not is named in the log.
+    """The newest checkpoint that is sound; the log names those that are not.
 
     Args:
         run: a `Run`.
@@ -109,14 +111,13 @@ def newest(run):
         A verified `Checkpoint`, or None where there is none at all.
 
     Raises:
-        UserError: when there are some, and none is sound.
+        UserError: there are some, and none is sound.
     """
     # By name: one whose state cannot be read has no other step.
     paths = sorted(run.checkpoints_folder.glob("step-*"), reverse=True)
     for path in paths:
         try:
-            state = _read_state(path)
-            checkpoint = Checkpoint(state["step"], path, state)
+            checkpoint = _open(path)
             verify(checkpoint)
             return checkpoint
         except UserError as error:
@@ -129,31 +130,29 @@ def newest(run):
     return None
 
 
-def save(run, step, state, writers, keep_last, keep_best):
+def save(run, state, writers, keep_last):
     """Writes a checkpoint, gives its weights their names, and removes old ones.
 
     Args:
         run: a `Run`.
-        step: after how many steps it is taken.
-        state: what JSON can hold; ``best_step`` and ``score`` say which is best.
+        state: what JSON can hold, with ``step`` and ``best_step``.
         writers: functions that write a file each, by the file's name.
         keep_last: how many of the newest checkpoints stay.
-        keep_best: and how many of those with the best score.
 
     Raises:
-        UserError: when it cannot be written: the disk is full, say. What was there
-            before stays.
+        UserError: it cannot be written: the disk is full, say. What was there before
+            stays.
     """
+    step = state["step"]
     path = run.checkpoints_folder / f"step-{step:08d}"
-    part = _part(path)
+    part = path.with_name(f".part-{path.name}")
     try:
         shutil.rmtree(part, ignore_errors=True)
         part.mkdir(parents=True)
         for name, write in writers.items():
             write(part / name)
             _to_disk(part / name)
-        digests = {name: _digest(part / name) for name in writers}
-        state = {"step": step, **state, "sha256": digests}
+        state = state | {"sha256": {name: _digest(part / name) for name in writers}}
         text = json.dumps(state | {"checksum": _checksum(state)}, indent=1)
         (part / STATE).write_text(text + "\n", encoding="utf-8")
         _to_disk(part / STATE)
@@ -161,96 +160,45 @@ def save(run, step, state, writers, keep_last, keep_best):
         shutil.rmtree(path, ignore_errors=True)  # a damaged one of the same step
         os.replace(part, path)
         _to_disk(run.checkpoints_folder)
-        _publish(run, Checkpoint(step, path, state))
-    except BaseException as error:
-        shutil.rmtree(part, ignore_errors=True)
-        if not isinstance(error, OSError | RuntimeError | ValueError):
-            raise
+        publish(run, Checkpoint(path, state))
+    except (OSError, RuntimeError, ValueError) as error:  # h5py has its own ways
         raise UserError(
             f"{path}: step {step:,} could not be saved: {_reason(error)}; the "
             "checkpoints before it are as they were: put that right, and the same "
-            "command goes on"
+            "command resumes"
         ) from None
-    _prune(run, step, keep_last, keep_best)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    # Later ones are damaged, or the run would have resumed from them.
+    found = [c.path for c in list_checkpoints(run) if c.step <= step][:keep_last]
+    for old in run.checkpoints_folder.glob("step-*"):
+        if old not in found:
+            # Half of one is not to look like one.
+            with contextlib.suppress(OSError):
+                os.replace(old, old.with_name(f".part-{old.name}"))
+    remove_parts(run)
 
 
-def restore(run, checkpoint):
-    """Makes the run folder what it was when a checkpoint was taken.
-
-    A kill may have come between a checkpoint and the names of its weights; or these
-    are names of a later checkpoint, which is damaged.
+def publish(run, checkpoint):
+    """Gives a checkpoint's weights the names under which a run's are found.
 
     Args:
         run: a `Run`.
-        checkpoint: the `newest`.
-
-    Raises:
-        UserError: when it cannot be written.
+        checkpoint: a verified `Checkpoint`.
     """
-    for part in run.checkpoints_folder.glob(".part-*"):
-        shutil.rmtree(part, ignore_errors=True)
-    try:
-        _publish(run, checkpoint)
-        for other in list_checkpoints(run):
-            if other.step == checkpoint.state.get("best_step") != checkpoint.step:
-                verify(other)
-                _link(other.validated_file, run.weights_file("best"))
-    except OSError as error:
-        raise UserError(f"{run.path}: {_reason(error)}") from None
-    except UserError as error:
-        log.warning("%s; %s stays as it is", error, run.weights_file("best").name)
-
-
-def _publish(run, checkpoint):
-    """Gives a checkpoint's weights the names under which a run's are found."""
     _link(checkpoint.weights_file, run.weights_file("last"))
-    if AVERAGED in checkpoint.state["sha256"]:
-        _link(checkpoint.path / AVERAGED, run.weights_file("ema"))
-    if checkpoint.state.get("best_step") == checkpoint.step:
+    if checkpoint.state["best_step"] == checkpoint.step:
         _link(checkpoint.validated_file, run.weights_file("best"))
 
 
-def _reason(error):
-    """What the system says; h5py adds what it was doing, down to addresses."""
-    if isinstance(error, OSError) and error.errno:
-        return os.strerror(error.errno)
-    return (str(error).splitlines() or [type(error).__name__])[0]
+def remove_parts(run):
+    """Removes what a run that was killed left half-written.
 
-
-def arrays_writer(arrays):
-    """Writes lists of arrays by name to one file, for `Checkpoint.arrays`."""
-
-    def write(path):
-        np.savez(
-            path,
-            **{
-                f"{name}/{i:05d}": array
-                for name, listed in arrays.items()
-                for i, array in enumerate(listed)
-            },
-        )
-
-    return write
-
-
-def _prune(run, step, keep_last, keep_best):
-    # Later ones are damaged, or the run would have gone on from them.
-    found = [c for c in list_checkpoints(run) if c.step <= step]
-    scored = [c for c in found if c.state.get("score") is not None]
-    # Of equal ones the first, as "best" is.
-    scored.sort(key=lambda checkpoint: (-checkpoint.state["score"], checkpoint.step))
-    kept = {c.path for c in [*found[:keep_last], *scored[:keep_best]]}
-    for path in run.checkpoints_folder.glob("step-*"):
-        if path not in kept:
-            # Half of one is not to look like one.
-            with contextlib.suppress(OSError):
-                os.replace(path, _part(path))
+    Args:
+        run: a `Run`.
+    """
     for part in run.checkpoints_folder.glob(".part-*"):
         shutil.rmtree(part, ignore_errors=True)
-
-
-def _part(path):
-    return path.with_name(f".part-{path.name}")
 
 
 def _link(file, name):
@@ -267,14 +215,14 @@ def _link(file, name):
     os.replace(part, name)
 
 
-def _read_state(path):
+def _open(path):
+    """The checkpoint in a folder, if its state is what was written."""
     file = path / STATE
     try:
         state = json.loads(file.read_text(encoding="utf-8"))
-        checksum = state.pop("checksum")
-        if checksum != _checksum(state):
+        if state.pop("checksum") != _checksum(state):
             raise UserError(f"{file}: damaged, its checksum is another")
-        return state
+        return Checkpoint(path, state)
     except OSError as error:
         raise UserError(f"{file}: {error.strerror}") from None
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
@@ -287,11 +235,8 @@ def _checksum(state):
 
 
 def _digest(file):
-    digest = hashlib.sha256()
     with open(file, "rb") as opened:
-        while part := opened.read(1 << 20):
-            digest.update(part)
-    return digest.hexdigest()
+        return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
 def _to_disk(path):
@@ -301,3 +246,10 @@ def _to_disk(path):
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _reason(error):
+    """What the system says; h5py adds what it was doing, down to addresses."""
+    if isinstance(error, OSError) and error.errno:
+        return os.strerror(error.errno)
+    return (str(error).splitlines() or [type(error).__name__])[0]

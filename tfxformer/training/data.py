@@ -1,16 +1,16 @@
-"""What a run trains and validates on: from the sources' names to token corpora."""
+"""What a run trains and validates on: from the sources' names to token ids."""
 
+import itertools
 import logging
 import math
-import shutil
 import time
 from typing import NamedTuple
 
 from tfxformer import corpora, fine_tuning
+from tfxformer.batches import TokenFile, pairs_digest, write_tokens
 from tfxformer.corpora.pair import Pair
 from tfxformer.corpora.splitting import hold_out
 from tfxformer.errors import UserError
-from tfxformer.token_corpus import TokenCorpus, cached_corpus, corpus_key
 from tfxformer.tokenizer import Tokenizer
 
 log = logging.getLogger("tfxformer")
@@ -19,117 +19,105 @@ log = logging.getLogger("tfxformer")
 class Data(NamedTuple):
     """All that a run reads."""
 
-    vocabulary: Tokenizer
-    corpora: list  # a `TokenCorpus` for each source
+    tokenizer: Tokenizer
+    tokens: TokenFile  # what it trains on
     valid: list  # pairs to validate on
     valid_rows: list  # their ids: of the source, of the target
 
-    def keys(self):
+    def digests(self):
         """What tells it from other data: digests by name."""
-        found = {"tokenizer.model": self.vocabulary.digest}
-        found |= {str(i): corpus.key for i, corpus in enumerate(self.corpora)}
-        return found | {"validation": corpus_key(self.valid, self.vocabulary, 0)}
+        found = {"tokenizer.model": self.tokenizer.digest}
+        for number, source in enumerate(self.tokens.sources):
+            found[str(number)] = source["digest"]
+        return found | {"validation": pairs_digest(self.valid)}
 
 
 def check_sources(config):
     """Makes sure that all sources are there, without reading them.
+
+    Args:
+        config: a `Config`.
 
     Raises:
         UserError: naming the one that is not.
     """
     if not config.data.sources:
         raise UserError("data.sources is empty: name where sentence pairs come from")
-    for source in config.data.sources:
+    for source in _named(config):
         corpora.check_source(source)
-    if config.data.valid is not None:
-        corpora.check_source(config.data.valid)
 
 
-def load_data(config, run):
+def load_data(config, run, begun=False):
     """Reads all pairs, and learns the vocabulary where there is none yet.
 
-    Token ids are kept in the run folder, so that only the first start tokenises.
+    Token ids and validation pairs stay in the run folder. As long as neither settings
+    nor files change, nothing is read again.
 
     Args:
         config: a `Config`.
         run: the `Run`.
+        begun: whether the run has checkpoints, whose vocabulary must stay.
 
     Returns:
         `Data`.
 
     Raises:
-        UserError: when a source cannot be read, or nothing is left of one.
+        UserError: a source cannot be read, or nothing is left of one.
     """
-    for part in run.tokens_folder.glob(".*.part-*"):  # of a start that was killed
-        shutil.rmtree(part, ignore_errors=True)
+    made_of = _made_of(config)
+    if run.tokens_folder.exists() and run.tokenizer_file.exists():
+        try:
+            data = open_data(run)
+            if data.tokens.about["made_of"] == [*made_of, data.tokenizer.digest]:
+                return data
+        except UserError as error:
+            log.info("%s; making it again", error)
     sources, valid = read_pairs(config)
-    vocabulary = _vocabulary(run, config, sources)
-    longest = config.model.max_length
-    found = []
-    for number, (name, pairs) in enumerate(
-        zip(config.data.sources, sources, strict=True)
-    ):
-        key = corpus_key(pairs, vocabulary, longest)
-        folder = run.tokens_folder / str(number)
-        corpus = cached_corpus(folder, pairs, vocabulary, longest, key)
-        _say_too_long(name, corpus.counts["too_long"], len(pairs), longest)
-        if not corpus.pairs:
-            raise UserError(_nothing_fits(name, longest))
-        found.append(corpus)
-    rows = _encoded(valid, vocabulary)
+    if not (begun and run.tokenizer_file.exists()):
+        _make_tokenizer(config, sources).save(run.tokenizer_file)
+    tokenizer, longest = run.tokenizer(), config.model.max_length
+    rows = _encoded(valid, tokenizer)
     fits = [max(map(len, row)) < longest for row in rows]
-    _say_too_long("validation", fits.count(False), len(rows), longest)
-    if not any(fits):
-        raise UserError(_nothing_fits("validation", longest))
-    valid = [pair for pair, fit in zip(valid, fits, strict=True) if fit]
-    rows = [row for row, fit in zip(rows, fits, strict=True) if fit]
-    return Data(vocabulary, found, valid, rows)
+    about = {
+        "made_of": [*made_of, tokenizer.digest],
+        "valid": [*itertools.compress(valid, fits)],
+    }
+    tokens = write_tokens(run.tokens_folder, sources, tokenizer, longest, about)
+    names = [*config.data.sources, "validation"]
+    counts = [(source["pairs"], source["too_long"]) for source in tokens.sources]
+    counts.append((sum(fits), fits.count(False)))
+    for name, (kept, too_long) in zip(names, counts, strict=True):
+        if too_long:
+            log.info(
+                "%s: %s of %s pairs have more than %s tokens and are left out",
+                name,
+                f"{too_long:,}",
+                f"{kept + too_long:,}",
+                longest - 1,
+            )
+        if not kept:
+            raise UserError(
+                f"{name}: no pair has at most {longest - 1} tokens; raise "
+                f"model.max_length = {longest}"
+            )
+    return open_data(run)
 
 
-def open_data(config, run, valid):
-    """What `load_data` has left in the run folder, for another process than its own.
+def open_data(run):
+    """What `load_data` has left in the run folder.
 
     Args:
-        config: a `Config`.
         run: the `Run`.
-        valid: the pairs to validate on, as `load_data` gave them.
 
     Returns:
         `Data`.
 
     Raises:
-        UserError: when it is not there.
+        UserError: it is not there, or damaged.
     """
-    vocabulary = run.tokenizer()
-    found = [
-        TokenCorpus.open(run.tokens_folder / str(number))
-        for number in range(len(config.data.sources))
-    ]
-    valid = [Pair(*pair) for pair in valid]
-    return Data(vocabulary, found, valid, _encoded(valid, vocabulary))
-
-
-def _encoded(pairs, vocabulary):
-    sides = (vocabulary.encode([pair[side] for pair in pairs]) for side in (0, 1))
-    return list(zip(*sides, strict=True))
-
-
-def _say_too_long(name, too_long, pairs, longest):
-    if too_long:
-        log.info(
-            "%s: %s of %s pairs have more than %s tokens and are left out",
-            name,
-            f"{too_long:,}",
-            f"{pairs:,}",
-            longest - 1,
-        )
-
-
-def _nothing_fits(name, longest):
-    return (
-        f"{name}: no pair has at most {longest - 1} tokens; raise "
-        f"model.max_length = {longest}"
-    )
+    tokenizer, tokens = run.tokenizer(), TokenFile(run.tokens_folder)
+    valid = [Pair(*pair) for pair in tokens.about["valid"]]
+    return Data(tokenizer, tokens, valid, _encoded(valid, tokenizer))
 
 
 def read_pairs(config):
@@ -139,17 +127,14 @@ def read_pairs(config):
         config: a `Config`.
 
     Returns:
-        For each source a list of `Pair`s; and the pairs to validate on.
+        For each source an iterable of `Pair`s; and a list of those to validate on.
 
     Raises:
-        UserError: when a source cannot be read or nothing is left of it.
+        UserError: a source cannot be read, or nothing is left of it.
     """
     data = config.data
-    options = {
-        "data_dir": data.data_dir,
-        "columns": data.columns,
-        "encoding": data.encoding,
-    }
+    names = "data_dir", "columns", "encoding"
+    options = {name: getattr(data, name) for name in names}
     sources = []
     for source in data.sources:
         pairs, counts = corpora.load(
@@ -163,11 +148,11 @@ def read_pairs(config):
     if data.valid is not None:
         valid, counts = corpora.load(data.valid, "validation", cleaned=False, **options)
         log.info("%s: %s", data.valid, counts.describe())
-        return sources, valid
-    if data.sources == ["phrasebook"] or data.sources == ["ted"]:
+    elif data.sources in (["phrasebook"], ["ted"]):
         valid, _ = corpora.load(data.sources[0], "validation", cleaned=False, **options)
-        return sources, valid
-    return _hold_out(config, sources)
+    else:
+        return _hold_out(config, sources)
+    return sources, valid
 
 
 def _hold_out(config, sources):
@@ -187,30 +172,58 @@ def _hold_out(config, sources):
         held.append(splits["train"])
         valid += splits["validation"]
     log.info("held out for validation: %s pairs", f"{len(valid):,}")
-    # What one source holds out may stand in another one.
-    seen_source, seen_target = ({pair[side] for pair in valid} for side in (0, 1))
-    sources = [
-        [p for p in pairs if p[0] not in seen_source and p[1] not in seen_target]
-        for pairs in held
+    return [_Rest(pairs, valid) for pairs in held], valid
+
+
+class _Rest:
+    """The pairs that share no side with those to validate on.
+
+    What one source holds out may stand in another one.
+    """
+
+    def __init__(self, pairs, valid):
+        self._pairs = pairs
+        self._sources = {pair.source for pair in valid}
+        self._targets = {pair.target for pair in valid}
+
+    def __iter__(self):
+        for pair in self._pairs:
+            if pair.source not in self._sources and pair.target not in self._targets:
+                yield pair
+
+
+def _made_of(config):
+    """What the token ids depend on, but for the vocabulary."""
+    settings = config.to_dict()
+    names = ["max_length", "init_from", "seed"]
+    flat = settings["model"] | settings["training"]
+    files = corpora.input_files(_named(config))
+    return [
+        {name: value for name, value in settings["data"].items() if name != "weights"},
+        settings["tokenizer"],
+        {name: flat[name] for name in names},
+        [[str(file), file.stat().st_size, file.stat().st_mtime_ns] for file in files],
     ]
-    return sources, valid
 
 
-def _vocabulary(run, config, sources):
-    """The run's vocabulary: its own, another run's, or learnt."""
-    if run.tokenizer_file.exists():
-        return run.tokenizer()
+def _named(config):
+    """All sources, those to validate on too."""
+    valid = config.data.valid
+    return config.data.sources + ([] if valid is None else [valid])
+
+
+def _make_tokenizer(config, sources):
+    """Another run's, or one learnt from the pairs."""
     if config.training.init_from:
-        vocabulary = fine_tuning.tokenizer(config.training.init_from)
-    else:
-        started = time.monotonic()
-        size = config.tokenizer.vocab_size
-        log.info("learning a vocabulary of %s tokens", f"{size:,}")
-        vocabulary = Tokenizer.train(
-            (side for pairs in sources for pair in pairs for side in pair),
-            size,
-            config.tokenizer.casing,
-        )
-        log.info("vocabulary learnt in %.0f s", time.monotonic() - started)
-    vocabulary.save(run.tokenizer_file)
-    return vocabulary
+        return fine_tuning.tokenizer(config.training.init_from)
+    started, size = time.monotonic(), config.tokenizer.vocab_size
+    log.info("learning a vocabulary of %s tokens", f"{size:,}")
+    lines = (side for pairs in sources for pair in pairs for side in pair)
+    tokenizer = Tokenizer.train(lines, size, config.tokenizer.casing)
+    log.info("vocabulary learnt in %.0f s", time.monotonic() - started)
+    return tokenizer
+
+
+def _encoded(pairs, tokenizer):
+    sides = (tokenizer.encode([pair[side] for pair in pairs]) for side in (0, 1))
+    return list(zip(*sides, strict=True))
