@@ -39,10 +39,9 @@ from itertools import islice
 from pathlib import Path
 
 import numpy as np
-from tfxformer.token_corpus import corpus_key, write_corpus
 
 from tfxformer import corpora
-from tfxformer.batches import TrainingBatches, evaluation_batches
+from tfxformer.batches import TrainingBatches, evaluation_batches, write_tokens
 from tfxformer.config import load_config
 from tfxformer.tokenizer import Tokenizer
 
@@ -139,17 +138,16 @@ def prepare(args, folder):
     longest = config.model.max_length
     pairs, _ = corpora.load(args.data)
     pairs = pairs[::EVERY]
-    vocabulary = Tokenizer.train(
+    tokenizer = Tokenizer.train(
         [side for pair in pairs for side in pair], config.tokenizer.vocab_size
     )
-    key = corpus_key(pairs, vocabulary, longest)
-    corpus = write_corpus(folder / "tokens", [pairs], vocabulary, longest, key)
-    rows = read_rows(corpus)
+    tokens = write_tokens(folder / "tokens", [pairs], tokenizer, longest)
+    rows = read_rows(tokens)
     budget = config.training.tokens_per_batch
     batches = {
-        "same": our_batches(corpus, budget, longest, args.batches),
+        "same": our_batches(tokens, budget, longest, args.batches),
         "64": our_batches(
-            corpus, budget_for_64(corpus, longest), longest, 2 * args.batches
+            tokens, budget_for_64(tokens, longest), longest, 2 * args.batches
         ),
         # They take long, and are all alike.
         "mixed": mixed_batches(rows, longest, max(args.batches // 2, 1)),
@@ -160,7 +158,7 @@ def prepare(args, folder):
         (folder / f"{name}.txt").write_text(lines)
     sizes = config.to_dict()["model"] | {
         "preset": PRESET,
-        "vocab_size": vocabulary.vocab_size,
+        "vocab_size": tokenizer.vocab_size,
         "tokens_per_batch": budget,
         "label_smoothing": config.training.label_smoothing,
     }
@@ -168,27 +166,23 @@ def prepare(args, folder):
     return {name: len(made) for name, made in batches.items()} | {"own": args.batches}
 
 
-def read_rows(corpus):
+def read_rows(tokens):
     """The ids of each source and its target."""
-    rows = []
-    for number in range(len(corpus.shard_sizes)):
-        lengths, ids = corpus.shard(number)
-        sides = np.split(ids, np.cumsum(lengths.reshape(-1))[:-1])
-        rows += zip(sides[::2], sides[1::2], strict=True)
-    return rows
+    sides = tokens.rows(np.arange(len(tokens))).sides(slice(None))
+    return [*zip(sides[::2], sides[1::2], strict=True)]
 
 
-def our_batches(corpus, budget, longest, count):
-    batches = TrainingBatches([corpus], tokens_per_batch=budget, max_length=longest)
-    return [batch for batch, _ in islice(batches(), count)]
+def our_batches(tokens, budget, longest, count):
+    batches = TrainingBatches(tokens, tokens_per_batch=budget, max_length=longest)
+    return [*islice(batches.generate(), count)]
 
 
-def budget_for_64(corpus, longest):
+def budget_for_64(tokens, longest):
     """The token budget at which a batch has 64 sentences on average."""
     low, high = 256, 8192
     while high - low > 16:
         middle = (low + high) // 2
-        made = our_batches(corpus, middle, longest, 200)
+        made = our_batches(tokens, middle, longest, 200)
         mean = statistics.mean(len(target) for _, target in made)
         low, high = (middle, high) if mean < SENTENCES else (low, middle)
     return high
