@@ -117,7 +117,10 @@ class TokenFile:
         UserError: the folder holds no token ids, or damaged ones.
 
     Example:
-        See `write_tokens`.
+        >>> TokenFile("nowhere")
+        Traceback (most recent call last):
+        ...
+        tfxformer.errors.UserError: nowhere: No such file or directory
     """
 
     def __init__(self, folder):
