@@ -229,15 +229,14 @@ def expressions():
 
 
 def test_metrics_in_the_dashboard_and_the_alerts_exist():
-    from tfxformer.server.metrics import Metrics
+    from tfxformer.server import metrics
 
-    metrics = Metrics()
     with metrics.request("pt_en", "predict", "REST"):
         pass
-    metrics.runtime.labels("pt_en", "predict", "TF").observe(1)
-    metrics.batch_rows.labels("pt_en").observe(1)
-    metrics.queuing.labels("pool").observe(1)
-    metrics.loads.labels("/models/pt_en/1", "success").inc()
+    metrics.RUNTIME.labels("pt_en", "predict", "TF").observe(1)
+    metrics.BATCH_ROWS.labels("pt_en").observe(1)
+    metrics.QUEUING.labels("pool").observe(1)
+    metrics.LOADS.labels("/models/pt_en/1", "success").inc()
     page = metrics.page().decode()
     found = dict(re.findall(r"^(:[\w:]+)\{(.*)\} ", page, re.MULTILINE))
     for expression in expressions():

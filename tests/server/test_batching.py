@@ -1,6 +1,7 @@
 """Concurrent requests joined into calls of the model, with a model that is made up."""
 
 import asyncio
+import collections
 import itertools
 import threading
 
@@ -10,16 +11,16 @@ import tensorflow as tf
 
 from tfxformer.server import ServingError
 from tfxformer.server.batching import Batcher, as_serving_error
-from tfxformer.server.metrics import Metrics
 from tfxformer.server.settings import ServerSettings
 
 
 class Doubler:
     """A signature that doubles numbers; its calls wait until they are let through."""
 
-    inputs = ("x",)
+    model, inputs = "m", ("x",)
 
     def __init__(self, by_row=True, bad=None):
+        self.queue, self.worker = collections.deque(), None
         self.by_row, self.bad = by_row, bad
         self.calls, self.free = [], threading.Event()
 
@@ -37,11 +38,11 @@ def run(scenario, model=None, busy=True, **settings):
     settings = {"max_batch": 8, "batch_wait": 0, "max_waiting": 100, **settings}
 
     async def main():
-        batcher = Batcher(ServerSettings(**settings), Metrics())
+        batcher = Batcher(ServerSettings(**settings))
 
         def ask(*numbers, of=model):
             inputs = {"x": np.array(numbers, "int64")}
-            return asyncio.ensure_future(batcher.run("m", of, inputs))
+            return asyncio.ensure_future(batcher.run(of, inputs))
 
         first = ask(-1) if busy else None
         while busy and not model.calls:
@@ -50,7 +51,7 @@ def run(scenario, model=None, busy=True, **settings):
         model.free.set()
         if first:
             await first
-        assert batcher._waiting == 0 and not batcher._queues
+        assert batcher._waiting == 0 and not model.queue
 
     asyncio.run(main())
     return model.calls[busy:]
@@ -95,16 +96,6 @@ def test_a_large_request_makes_several_calls_with_small_ones_between():
 
     calls = run(scenario)
     assert all(len(call) <= 8 for call in calls)
-
-
-def test_rows_of_different_shapes_are_apart():
-    async def scenario(ask, model):
-        tasks = [ask(*rows) for rows in ([[1, 2]], [[3]], [[4, 5]])]
-        await asyncio.sleep(0)
-        model.free.set()
-        assert await answers(tasks) == [[[2, 4]], [[6]], [[8, 10]]]
-
-    assert sorted(run(scenario)) == [[[1, 2], [4, 5]], [[3]]]
 
 
 def test_what_neighbours_would_widen_is_answered_alone():

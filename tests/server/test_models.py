@@ -10,7 +10,6 @@ from tensorflow_serving.config.model_server_config_pb2 import ModelConfig
 from tfxformer.errors import UserError
 from tfxformer.exporting.warm_up import write_warm_up
 from tfxformer.server import ServingError
-from tfxformer.server.metrics import Metrics
 from tfxformer.server.models import Models
 
 
@@ -35,7 +34,7 @@ def run(scenario, *configs):
     configs = [*configs]
 
     async def main():
-        models = Models(lambda: configs, Metrics())
+        models = Models(lambda: configs)
         await models.start()
         await scenario(models, configs)
 
@@ -78,9 +77,9 @@ def test_a_broken_version_leaves_the_old_one_until_it_is_mended(half):
         assert states(models) == {2: "END", 1: "AVAILABLE"}
         assert models.status("half", 2).model_version_status[0].status.error_message
         assert answers(models.get("half")) == 1
-        first = models._versions["half"][2]
+        first = models._statuses["half"][2]
         await models.update()  # not tried again
-        assert models._versions["half"][2] is first
+        assert models._statuses["half"][2] is first
         (half / "2" / "saved_model.pb").write_bytes(graph)
         await models.update()
         assert states(models) == {2: "AVAILABLE", 1: "END"}
@@ -147,11 +146,11 @@ def test_watching_continues_after_errors(half, caplog):
     happens = [UserError("a typing mistake"), KeyError("a mistake")]
 
     def find_configs():
-        if models.names() and happens:
+        if models.configs and happens:
             raise happens.pop(0)
         return [config(half)]
 
-    models = Models(find_configs, Metrics())
+    models = Models(find_configs)
 
     async def main():
         await models.start()

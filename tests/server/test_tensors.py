@@ -54,13 +54,17 @@ def test_json_to_arrays(given, body, expected):
 @pytest.mark.parametrize(
     ("given", "body", "message"),
     [
-        (TEXT, {"instances": ["a", 1]}, "item 1: JSON Value: 1 Type: Number is not of"),
+        (
+            TEXT,
+            {"instances": ["a", 1]},
+            "text[1]: JSON Value: 1 Type: Number is not of",
+        ),
         (TEXT, {"inputs": None}, "Type: Null is not of expected type: string"),
         (TEXT, {"inputs": ["\ud800"]}, "surrogate pair in string is invalid"),
         (TEXT, {"inputs": [{"b64": 5}]}, "Unable to base64 decode"),
         (TEXT, {"inputs": "a"}, "expected shape [?] but got []"),
         (TEXT, {"inputs": [[["a"]]]}, "expected shape [?] but got [1,1,1]"),
-        (NUMBERS, {"instances": ["a"]}, 'Value: "a" Type: String is not of expected'),
+        (NUMBERS, {"instances": ["a"]}, "JSON Value: 'a' Type: String is not of"),
         (
             NUMBERS,
             {"instances": [True]},

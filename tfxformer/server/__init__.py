@@ -21,17 +21,12 @@ class ServingError(Exception):
     """
 
     def __init__(self, code, message, http_status=None):
-        super().__init__(message)
         message = " ".join(message.split())
         self.message = message if len(message) <= 1000 else f"{message[:1000]}..."
+        super().__init__(self.message)
         self.code, self.http_status = code, http_status
 
 
 def invalid(message):
-    """A `ServingError` for a bad request.
-
-    Example:
-        >>> invalid("no instances").code
-        'INVALID_ARGUMENT'
-    """
+    """A `ServingError` for a bad request."""
     return ServingError("INVALID_ARGUMENT", message)

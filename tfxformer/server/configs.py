@@ -12,18 +12,7 @@ from tfxformer.errors import UserError
 
 
 def versions(config):
-    """The versions of a model on the disk that its policy serves.
-
-    Args:
-        config: A ``ModelConfig``.
-
-    Returns:
-        A folder for each number, the newest first.
-
-    Example:
-        >>> versions(ModelConfig(base_path="nowhere"))
-        {}
-    """
+    """The versions of a model on the disk that its policy serves: folders by number."""
     found = {
         int(path.name): path
         for path in Path(config.base_path).glob("[0-9]*")
@@ -109,12 +98,11 @@ def read_config(file):
         raise UserError(f"{file}: no model in its model_config_list")
     names = [config.name for config in configs]
     for config in configs:
-        if not config.name or not config.base_path:
-            raise UserError(f"{file}: a model needs a name and a base_path")
-        if config.model_platform != "tensorflow":
-            needed = 'model_platform: "tensorflow"'
-            raise UserError(f"{file}: model {config.name} needs {needed}")
+        given = config.name and config.base_path
+        if not given or config.model_platform != "tensorflow":
+            needed = 'a name, a base_path and model_platform: "tensorflow"'
+            raise UserError(f"{file}: model {config.name!r} needs {needed}")
         if names.count(config.name) > 1:
-            raise UserError(f"{file}: model {config.name} is there twice")
+            raise UserError(f"{file}: model {config.name!r} is there twice")
         config.base_path = str(file.parent / config.base_path)
     return configs

@@ -1,7 +1,5 @@
 """TensorFlow Serving's gRPC API, and the standard health service."""
 
-import functools
-
 import grpc
 from grpc_health.v1 import health, health_pb2_grpc
 from grpc_health.v1.health_pb2 import HealthCheckResponse
@@ -9,27 +7,16 @@ from tensorflow_serving.apis import model_service_pb2_grpc, prediction_service_p
 from tensorflow_serving.apis.get_model_metadata_pb2 import GetModelMetadataResponse
 from tensorflow_serving.apis.predict_pb2 import PredictResponse
 
-from tfxformer.server import ServingError, invalid, tensors
+from tfxformer.server import invalid, metrics, tensors
 from tfxformer.server.batching import as_serving_error
 from tfxformer.server.models import DEFAULT_SIGNATURE
 
-_SERVICES = (
-    "",  # the server as a whole
-    "tensorflow.serving.PredictionService",
-    "tensorflow.serving.ModelService",
-)
 
-
-def create_server(models, batcher, metrics, settings):
+def create_server(models, batcher, settings):
     """A gRPC server that is not started, and its health service for `set_serving`."""
-    server = grpc.aio.server(
-        options=[
-            ("grpc.max_receive_message_length", settings.max_body),
-            # Two servers on one port would share its requests, without a word.
-            ("grpc.so_reuseport", 0),
-        ],
-    )
-    service = _Services(models, batcher, metrics, settings)
+    options = [("grpc.max_receive_message_length", settings.max_body)]
+    server = grpc.aio.server(options=options)
+    service = _Services(models, batcher, settings)
     prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(service, server)
     model_service_pb2_grpc.add_ModelServiceServicer_to_server(service, server)
     healthy = health.aio.HealthServicer()
@@ -39,23 +26,21 @@ def create_server(models, batcher, metrics, settings):
 
 async def set_serving(healthy, serving):
     """Makes the health service say whether requests are welcome."""
-    status = "SERVING" if serving else "NOT_SERVING"
-    for name in _SERVICES:
-        await healthy.set(name, HealthCheckResponse.ServingStatus.Value(status))
+    status = HealthCheckResponse.SERVING if serving else HealthCheckResponse.NOT_SERVING
+    await healthy.set("", status)  # the server as a whole
 
 
 def _counted(method):
     """Counts a service's method, and turns its errors into statuses."""
 
-    @functools.wraps(method)
     async def answer(self, request, context):
         spec = request.model_spec
         choice = spec.WhichOneof("version_choice")
         version = spec.version.value if choice == "version" else None
         wanted = (spec.name, version, spec.version_label or None)
-        known = spec.name if spec.name in self._models.names() else ""
+        known = spec.name if spec.name in self._models.configs else ""
         try:
-            with self._metrics.request(known, method.__name__, "GRPC"):
+            with metrics.request(known, method.__name__, "GRPC"):
                 return await method(self, request, wanted)
         except Exception as error:
             told = as_serving_error(error)
@@ -70,24 +55,20 @@ class _Services(
 ):
     """Other methods than these answer UNIMPLEMENTED, as their base classes do."""
 
-    def __init__(self, models, batcher, metrics, settings):
-        self._models, self._batcher, self._metrics = models, batcher, metrics
-        self._settings = settings
+    def __init__(self, models, batcher, settings):
+        self._models, self._batcher, self._settings = models, batcher, settings
 
     @_counted
     async def Predict(self, request, wanted):
         servable = self._models.get(*wanted)
         name = request.model_spec.signature_name or DEFAULT_SIGNATURE
-        if name not in servable.signatures:
-            message = f'Serving signature key "{name}" not found.'
-            raise ServingError("FAILED_PRECONDITION", message)
-        signature = servable.signatures[name]
+        signature = servable.signature(name)
         for output in request.output_filter:
             if output not in signature.outputs:
                 raise invalid(f"output tensor alias not found in signature: {output}")
         most = self._settings.max_body
         inputs = tensors.from_proto(request.inputs, signature.inputs, most)
-        answer = await self._batcher.run(servable.name, signature, inputs)
+        answer = await self._batcher.run(signature, inputs)
         spec = {"name": servable.name, "version": {"value": servable.version}}
         outputs = [*request.output_filter] or answer
         return PredictResponse(

@@ -11,9 +11,8 @@ from tfxformer.errors import UserError
 from tfxformer.server.batching import Batcher
 from tfxformer.server.configs import find_models, read_config
 from tfxformer.server.grpc_api import create_server, set_serving
-from tfxformer.server.metrics import Metrics
 from tfxformer.server.models import Models
-from tfxformer.server.rest import HttpServer, RestApi
+from tfxformer.server.rest import create_http_server
 from tfxformer.server.settings import ServerSettings
 
 
@@ -49,25 +48,10 @@ def serve(repository, config=None, settings=None):
 
 @contextlib.asynccontextmanager
 async def running(repository, config, settings):
-    """A server that runs while the context lasts.
-
-    Args:
-        repository: As in `serve`.
-        config: As in `serve`.
-        settings: `ServerSettings`.
-
-    Yields:
-        Its REST and its gRPC address, such as "127.0.0.1:8501".
-
-    Raises:
-        UserError: If there is nothing to serve, or a port is taken.
-    """
-    find_configs = functools.partial(find_models, repository)
-    if config is not None:
-        find_configs = functools.partial(read_config, config)
-    metrics = Metrics()
-    models = Models(find_configs, metrics)
-    parts = (models, Batcher(settings, metrics), metrics, settings)
+    """A server while the context lasts; yields its REST and its gRPC address."""
+    find, place = (read_config, config) if config else (find_models, repository)
+    models = Models(functools.partial(find, place))
+    parts = (models, Batcher(settings), settings)
     # The ports first: loading takes longer than finding one taken.
     listener = _listen(settings.host, "--rest-port", settings.rest_port)
     _listen(settings.host, "--grpc-port", settings.grpc_port).close()
@@ -75,7 +59,7 @@ async def running(repository, config, settings):
     grpc_server, health = create_server(*parts)
     grpc_port = grpc_server.add_insecure_port(f"{host}:{settings.grpc_port}")
     await models.start()
-    http_server = HttpServer(RestApi(*parts), settings.grace)
+    http_server = create_http_server(*parts)
     http = asyncio.create_task(http_server.serve([listener]))
     watching = asyncio.create_task(models.watch(settings.poll))
     await grpc_server.start()
@@ -83,7 +67,7 @@ async def running(repository, config, settings):
     while not http_server.started:
         await asyncio.sleep(0.01)
     rest, grpc = f"{host}:{listener.getsockname()[1]}", f"{host}:{grpc_port}"
-    say(f"REST: http://{rest}\ngRPC: {grpc}\nready: {', '.join(models.names())}")
+    say(f"REST: http://{rest}\ngRPC: {grpc}\nready: {', '.join(models.configs)}")
     try:
         yield rest, grpc
     finally:
@@ -101,6 +85,5 @@ def _listen(host, option, port):
     try:
         return socket.create_server((host, port), family=family)
     except OSError as error:
-        hint = "choose another port, or 0 for a free one"
-        reason = f"{host}:{port}: {error.strerror}; {hint}"
-        raise UserError(f"{option} {port}: {reason}") from None
+        reason = f"{error.strerror}; choose another port, or 0 for a free one"
+        raise UserError(f"{option} {port}: {host}:{port}: {reason}") from None

@@ -13,42 +13,39 @@ from starlette.responses import Response
 
 from tfxformer.server import ServingError, invalid, metrics, tensors
 from tfxformer.server.batching import as_serving_error
-from tfxformer.server.models import DEFAULT_SIGNATURE
 
 # A request line may be in absolute form (RFC 9112, 3.2.2).
+_ORIGIN = re.compile("https?://[^/]*", re.I)
 _PATH = re.compile(
-    r"(?:https?://[^/]*)?/v1/models(?:/(?P<name>[^/:]+))?"
+    r"/v1/models(?:/(?P<name>[^/:]+))?"
     r"(?:/versions/(?P<version>\d{1,30})|/labels/(?P<label>[^/:]+))?"
     r"(?:/(?P<metadata>metadata)|:(?P<method>predict|classify|regress))?",
     re.I | re.A,
 )
-_HTTP_STATUS = {
-    "CANCELLED": 499,
-    "INVALID_ARGUMENT": 400,
-    "DEADLINE_EXCEEDED": 504,
+_BAD_REQUEST = ("INVALID_ARGUMENT", "FAILED_PRECONDITION", "OUT_OF_RANGE")
+_HTTP_STATUS = dict.fromkeys(_BAD_REQUEST, 400) | {
     "NOT_FOUND": 404,
     "RESOURCE_EXHAUSTED": 429,
-    "FAILED_PRECONDITION": 400,
-    "OUT_OF_RANGE": 400,
     "UNIMPLEMENTED": 501,
     "UNAVAILABLE": 503,
+    "DEADLINE_EXCEEDED": 504,
 }
 
 
 class RestApi:
     """The REST API as an ASGI application."""
 
-    def __init__(self, models, batcher, metrics, settings):
-        self._models, self._batcher, self._metrics = models, batcher, metrics
-        self._settings = settings
+    def __init__(self, models, batcher, settings):
+        self._models, self._batcher, self._settings = models, batcher, settings
 
     async def __call__(self, scope, receive, send):
         """Answers one HTTP request."""
         # Not decoded: a slash in a model's name does not separate parts of the path.
-        request, path = Request(scope, receive), scope["raw_path"].decode("latin-1")
+        path = _ORIGIN.sub("", scope["raw_path"].decode("latin-1"), count=1)
+        request = Request(scope, receive)
         try:
-            if request.method == "GET" and path.endswith(metrics.PATH):
-                response = Response(self._metrics.page(), media_type="text/plain")
+            if request.method == "GET" and path == metrics.PATH:
+                response = Response(metrics.page(), media_type="text/plain")
             else:
                 text = await self._answer(request, path)
                 response = Response(text, media_type="application/json")
@@ -57,7 +54,7 @@ class RestApi:
                 error = ServingError("CANCELLED", "the client is gone")
             error = as_serving_error(error)
             status = error.http_status or _HTTP_STATUS.get(error.code, 500)
-            text = json.dumps({"error": error.message})
+            text = json.dumps({"error": str(error)})
             response = Response(text, status, media_type="application/json")
         await response(scope, receive, send)
 
@@ -71,27 +68,22 @@ class RestApi:
                 raise invalid(f"Failed to convert version: {version} to numeric.")
             version = int(version)
         wanted = (name, version, found["label"] and unquote(found["label"]))
-        known = name if name in self._models.names() else ""
+        known = name if name in self._models.configs else ""
         method = (found["method"] or "").lower()
-        with self._metrics.request(known, method, "REST"):
+        with metrics.request(known, method, "REST"):
+            if found["metadata"]:
+                servable = self._models.get(*wanted)
+                spec = {"name": servable.name, "version": str(servable.version)}
+                content = {"signature_def": _as_dict(servable.metadata)}
+                spec["signature_name"] = ""  # there, as in TensorFlow Serving
+                return json.dumps({"model_spec": spec, "metadata": content})
             if not method:
-                return json.dumps(self._describe(wanted, found["metadata"]))
+                return json.dumps(_as_dict(self._models.status(*wanted)))
             try:
                 async with asyncio.timeout(self._settings.timeout):
                     return await self._predict(request, method, wanted)
             except TimeoutError:
                 raise ServingError("DEADLINE_EXCEEDED", "Timed out") from None
-
-    def _describe(self, wanted, metadata):
-        """The status or the metadata of a model."""
-        if not metadata:
-            return _as_dict(self._models.status(*wanted))
-        servable = self._models.get(*wanted)
-        spec = {"name": servable.name, "signature_name": ""}
-        return {
-            "model_spec": spec | {"version": str(servable.version)},
-            "metadata": {"signature_def": _as_dict(servable.metadata)},
-        }
 
     async def _predict(self, request, method, wanted):
         document = tensors.parse_json(await self._body(request))
@@ -100,16 +92,12 @@ class RestApi:
             if not document.get("examples"):
                 raise invalid(f"When method is {method}, key 'examples' is expected")
             raise invalid(f"No {method} inputs found in SignatureDef")
-        name = document.get("signature_name") or DEFAULT_SIGNATURE
+        name = document.get("signature_name", "")
         if not isinstance(name, str):
             raise invalid("'signature_name' key must be a string value.")
-        if name not in servable.signatures:
-            raise invalid(
-                f'Serving signature name: "{name}" not found in signature def'
-            )
-        signature = servable.signatures[name]
+        signature = servable.signature(name)
         inputs, rows = tensors.from_json(document, signature.inputs)
-        outputs = await self._batcher.run(servable.name, signature, inputs)
+        outputs = await self._batcher.run(signature, inputs)
         return tensors.to_json(outputs, rows)
 
     async def _body(self, request):
@@ -135,22 +123,11 @@ def _as_dict(message):
     )
 
 
-class HttpServer(uvicorn.Server):
-    """Serves an application by HTTP/1.1 until ``should_exit`` is set."""
-
-    def __init__(self, app, grace):
-        quiet = {"log_config": None, "log_level": "critical", "access_log": False}
-        super().__init__(
-            uvicorn.Config(
-                app,
-                ws="none",
-                lifespan="off",
-                timeout_graceful_shutdown=grace,
-                **quiet,
-            )
-        )
-
-    @contextlib.contextmanager
-    def capture_signals(self):
-        """Leaves signals to `local`."""
-        yield
+def create_http_server(models, batcher, settings):
+    """An HTTP server that is not started, and ends when ``should_exit`` is set."""
+    quiet = {"log_config": None, "log_level": "critical"}
+    app, grace = RestApi(models, batcher, settings), settings.grace
+    config = uvicorn.Config(app, timeout_graceful_shutdown=grace, **quiet)
+    server = uvicorn.Server(config)
+    server.capture_signals = contextlib.nullcontext  # `local` has them
+    return server

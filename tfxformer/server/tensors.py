@@ -1,12 +1,13 @@
 """Tensors in requests and answers: JSON and protocol buffers to NumPy and back.
 
 The rules and the messages are TensorFlow Serving's (`json_tensor.cc` in its source).
-Inputs are described by ``specs``, a dict of ``tf.TensorSpec`` by name.
+A signature's inputs are ``specs``, a dict of ``tf.TensorSpec`` by name.
 """
 
 import base64
 import json
 import math
+import reprlib
 
 import numpy as np
 import tensorflow as tf
@@ -27,46 +28,26 @@ _JSON_TYPES = {bool: "Boolean", int: "Number", float: "Number", str: "String"}
 
 
 def parse_json(body):
-    """The JSON object in the body of a request.
-
-    Example:
-        >>> parse_json(b'{"instances": ["Bom dia!"]}')
-        {'instances': ['Bom dia!']}
-    """
+    """The JSON object in the body of a request."""
     try:
         document = json.loads(body)
     except (ValueError, RecursionError) as error:
         message = str(error) if body else "The document is empty"
         raise invalid(f"JSON Parse error: {message}") from None
     if not isinstance(document, dict):
-        raise invalid(f"JSON Value: {_show(document)} Is not object")
+        raise invalid("JSON Value Is not object")
     return document
 
 
 def from_json(document, specs):
-    """Reads the inputs of a predict request, in row or in column format.
-
-    Args:
-        document: What `parse_json` returns.
-        specs: The signature's inputs.
-
-    Returns:
-        Arrays by input name, and whether the request is in row format.
-
-    Raises:
-        ServingError: INVALID_ARGUMENT, in the words of TensorFlow Serving.
-    """
+    """Arrays by input name from a predict request, and whether it is in row format."""
     rows, columns = "instances" in document, "inputs" in document
-    if rows == columns:
-        raise invalid(
-            "Expecting only one of 'inputs' or 'instances' keys to exist"
-            if rows
-            else "Missing 'inputs' or 'instances' key"
-        )
-    values = document["instances" if rows else "inputs"]
-    if rows:
-        values = _columns(values, specs)
-    elif not _is_object(values):
+    if rows and columns:
+        raise invalid("Expecting only one of 'inputs' or 'instances' keys to exist")
+    if not rows and not columns:
+        raise invalid("Missing 'inputs' or 'instances' key")
+    values = _columns(document["instances"], specs) if rows else document["inputs"]
+    if not _is_object(values):
         if len(specs) > 1:
             raise invalid("inputs is a plain value/list, but expecting an object")
         values = dict.fromkeys(specs, values)
@@ -100,28 +81,23 @@ def _is_object(value):
     return isinstance(value, dict) and [*value] != ["b64"]
 
 
-def _show(value):
-    """The start of a value, for a message."""
-    return json.dumps(value)[:100] if not isinstance(value, (dict, list)) else "..."
-
-
 def _array(name, value, spec):
     """An array of nested lists, which must fit the input's type and shape."""
     dtype, array = spec.dtype, np.array(value, object)  # uneven lists stay lists
-    accepted = (int, float) if dtype.is_floating else (int,)
-    accepted = {tf.string: (str, dict), tf.bool: (bool,)}.get(dtype, accepted)
     if array.ndim > 32:  # NumPy iterates over no more
         raise invalid(f"input {name}: nested too deeply")
+    sizes = [len(x) for x in array.flat if isinstance(x, list)]
+    if sizes:
+        odd = next((size for size in sizes if size != sizes[0]), sizes[0])
+        raise invalid(f"input {name}: Encountered list at unexpected size: {odd}")
+    accepted = (int, float) if dtype.is_floating else (int,)
+    accepted = {tf.string: (str, dict), tf.bool: (bool,)}.get(dtype, accepted)
     for index, x in np.ndenumerate(array):
-        if isinstance(x, list):
-            sizes = [len(x) if isinstance(x, list) else 1 for x in array.flat]
-            odd = next((size for size in sizes if size != sizes[0]), sizes[0])
-            raise invalid(f"Encountered list at unexpected size: {odd} in input {name}")
         if type(x) not in accepted:  # not isinstance: True is no number
-            where = f"input {name}: item {index[0]}: " if index else ""
             kind = _JSON_TYPES.get(type(x), "Object" if x else "Null")
-            message = f"{where}JSON Value: {_show(x)} Type: {kind}"
-            raise invalid(f"{message} is not of expected type: {dtype.name}")
+            message = f"input {name}{[*index]}: JSON Value: {reprlib.repr(x)}"
+            expected = f"is not of expected type: {dtype.name}"
+            raise invalid(f"{message} Type: {kind} {expected}")
     _check_shape(name, array.shape, spec)
     if dtype == tf.string:
         return np.vectorize(_to_bytes, otypes=[object])(array)
@@ -142,30 +118,22 @@ def _check_shape(name, shape, spec):
 
 def _to_bytes(value):
     """The bytes of a JSON string, or of its form in base64."""
-    if isinstance(value, str):
-        try:
-            return value.encode()
-        except UnicodeEncodeError:
-            raise invalid("The surrogate pair in string is invalid") from None
     try:
+        if isinstance(value, str):
+            return value.encode()
         text = value["b64"]
         return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
+    except UnicodeEncodeError:
+        raise invalid("The surrogate pair in string is invalid") from None
     except (KeyError, TypeError, ValueError):
         raise invalid("Unable to base64 decode") from None
 
 
 def to_json(outputs, rows):
-    """Writes the answer to a predict request.
+    """The answer to a predict request, in row or in column format.
 
     A single output comes without its name. Strings are UTF-8, with U+FFFD for other
     bytes, or base64 if the output's name ends in ``_bytes``.
-
-    Args:
-        outputs: Arrays by output name.
-        rows: Whether to answer in row format.
-
-    Returns:
-        JSON text.
 
     Example:
         >>> outputs = {"score": np.array([-0.1, -2], "float32")}
@@ -191,42 +159,23 @@ def to_json(outputs, rows):
 def _plain(name, array):
     """Nested lists of what JSON can hold."""
     if array.dtype == object:
-        write = _to_base64 if name.endswith("_bytes") else _to_text
-        array = np.vectorize(write, otypes=[object])(array)
+        flat = [x.decode(errors="replace") for x in array.flat]
+        if name.endswith("_bytes"):
+            flat = [{"b64": base64.b64encode(x).decode()} for x in array.flat]
+        array = np.array(flat, object).reshape(array.shape)
     elif array.dtype == np.float32:
         # The fewest digits that tell the number from its neighbours.
         array = array.astype(str).astype(np.float64)
     return array.tolist()
 
 
-def _to_base64(value):
-    return {"b64": base64.b64encode(value).decode()}
-
-
-def _to_text(value):
-    return value.decode(errors="replace")
-
-
 def from_proto(protos, specs, max_elements):
-    """Reads the inputs of a gRPC predict request.
-
-    Args:
-        protos: A ``TensorProto`` for each input name.
-        specs: The signature's inputs.
-        max_elements: The most elements of a tensor.
-
-    Returns:
-        Arrays by input name.
-
-    Raises:
-        ServingError: INVALID_ARGUMENT, in the words of TensorFlow Serving.
-    """
+    """Arrays by input name from ``TensorProto``s of no more elements than so many."""
     if {*protos} != {*specs}:
         extra, missing = sorted({*protos} - {*specs}), sorted({*specs} - {*protos})
-        raise invalid(
-            f"input size does not match signature. Sent extra: {{{','.join(extra)}}}. "
-            f"Missing but required: {{{','.join(missing)}}}."
-        )
+        message = f"Sent extra: {{{','.join(extra)}}}. Missing but required"
+        message = f"{message}: {{{','.join(missing)}}}."
+        raise invalid(f"input size does not match signature. {message}")
     arrays = {}
     for name, spec in specs.items():
         proto = protos[name]
@@ -251,16 +200,11 @@ def to_proto(array):
 
     ``tf.make_tensor_proto`` packs numbers into ``tensor_content``, where clients of
     TensorFlow Serving do not look.
-
-    Example:
-        >>> to_proto(np.array([1.5, 2], "float32")).float_val
-        [1.5, 2.0]
     """
     dtype = tf.string if array.dtype == object else tf.as_dtype(array.dtype)
     if dtype not in _FIELDS:
         return tf.make_tensor_proto(array)
     proto = TensorProto(dtype=dtype.as_datatype_enum)
-    for size in array.shape:
-        proto.tensor_shape.dim.add(size=size)
+    proto.tensor_shape.CopyFrom(tf.TensorShape(array.shape).as_proto())
     getattr(proto, _FIELDS[dtype]).extend(array.ravel().tolist())
     return proto
