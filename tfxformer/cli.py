@@ -16,7 +16,7 @@ from typing import Annotated
 
 import typer
 
-from tfxformer import __version__, plot_commands
+from tfxformer import __version__
 from tfxformer.commands import Commands, Quiet, option, with_settings
 from tfxformer.config import DataConfig, TrainingConfig, load_config
 from tfxformer.console import say, start_logging
@@ -25,6 +25,7 @@ from tfxformer.decoding import DecodingOptions
 from tfxformer.errors import PREEMPTED, Stopped, UserError
 from tfxformer.exporting.repository import chosen_model, shipped_model
 from tfxformer.outputs import check_output, write_file
+from tfxformer.plots import commands as plot_commands
 from tfxformer.quiet import start_tensorflow
 from tfxformer.server.settings import ServerSettings
 

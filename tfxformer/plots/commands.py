@@ -1,0 +1,313 @@
+"""The commands of `tfxformer plot`: each draws one picture and prints its path."""
+
+import importlib.util
+from pathlib import Path
+from typing import Annotated, Literal
+
+from typer import Argument, Context, Option
+
+from tfxformer.commands import Commands, Quiet, with_settings
+from tfxformer.config import DataConfig
+from tfxformer.console import start_logging
+from tfxformer.errors import UserError
+from tfxformer.exporting.repository import chosen_model
+from tfxformer.outputs import check_output
+from tfxformer.quiet import start_tensorflow
+
+app = Commands("Draw a model, its attention, its data and its training.")
+
+
+def _check_out(context: Context, out: Path):
+    """Refuses what cannot be written before the work begins."""
+    page = context.info_name == "attention" and out.suffix.lower() == ".html"
+    if not page and out.suffix.lower() not in (".png", ".svg"):
+        raise UserError(f"--out {out}: its name must end in .png or .svg")
+    check_output("--out", out)
+    if not page and not importlib.util.find_spec("matplotlib"):
+        raise UserError("matplotlib is missing: pip install 'tfxformer[plots]'")
+    return out
+
+
+def _check_text(text: str):
+    if not text.strip():
+        raise UserError("the text is empty: give a sentence")
+    return text
+
+
+def _check_depths(text: str):
+    numbers = text.split(",")
+    if not all(number.isdecimal() for number in numbers):
+        raise UserError(f"--depths {text!r}: write whole numbers, such as 1,5")
+    return [int(number) for number in numbers]
+
+
+def _run(text):
+    """The option that names a model, which is None where none is given."""
+    text = f"A run folder, or an exported SavedModel{text}."
+    return Annotated[Path | None, Option("--run", "--model", help=text)]
+
+
+Text = Annotated[str, Argument(callback=_check_text, help="A sentence.")]
+Out = Annotated[Path, Option(callback=_check_out, help="The picture: .png or .svg.")]
+Run = _run("; by default the Portuguese-to-English model of the package")
+Checkpoint = Annotated[str, Option(help="Weights of a run folder: best or last.")]
+Dark = Annotated[bool, Option("--dark", help="Light letters on a dark background.")]
+
+
+@app.callback()
+def options(quiet: Quiet = False):
+    """What holds for every plot."""
+    if quiet:
+        start_logging(quiet)
+
+
+@app.command()
+def positions(
+    out: Out,
+    kind: Literal["heatmap", "curves", "similarity"] = "heatmap",
+    length: Annotated[int, Option(min=1, help="How many positions.")] = 100,
+    depth: Annotated[int, Option(min=1, help="Of each, without --run.")] = 512,
+    depths: Annotated[
+        str, Option(callback=_check_depths, help="Depths of curves, from 0.")
+    ] = "1,5,15,20",
+    run: _run(": draw its encoder's") = None,
+    checkpoint: Checkpoint = "best",
+    dark: Dark = False,
+):
+    """Draw positional encodings: the paper's sines and cosines, or a model's own."""
+    if run is None:
+        start_tensorflow()
+        from tfxformer.layers.positional import positional_encoding
+
+        encoding = positional_encoding(length, depth)
+    else:
+        layer = _translator(run, checkpoint).transformer.encoder.pos_embedding
+        most = layer.max_length if layer.use_positions else 0
+        if length > most:
+            raise UserError(f"--length {length}: the model has {most} positions")
+        encoding = layer.encodings(length)
+    if kind == "curves":
+        deepest = encoding.shape[1] - 1
+        if max(depths) > deepest:
+            raise UserError(f"--depths {max(depths)}: there are 0 to {deepest}")
+        _draw(out, dark, "draw_position_curves", encoding, depths)
+    elif kind == "similarity":
+        _draw(out, dark, "draw_position_similarity", encoding)
+    else:
+        _draw(out, dark, "draw_positions", encoding)
+
+
+@app.command()
+def masks(
+    text: Text,
+    out: Out,
+    kind: Literal["look-ahead", "padding", "both"] = "look-ahead",
+    length: Annotated[int | None, Option(min=1, help="Pad to so many tokens.")] = None,
+    run: _run(", to cut with its tokenizer, not at spaces") = None,
+    dark: Dark = False,
+):
+    """Draw which token may read which, and what is added to the scores.
+
+    The decoder's self-attention has a look-ahead mask. A sentence beside longer ones
+    has a padding mask, drawn with 3 tokens of padding where --length gives no number.
+    """
+    start_tensorflow()
+    import numpy as np
+
+    from tfxformer.layers.masking import look_ahead_mask, padding_mask
+
+    tokens = text.split() if run is None else _tokens(_translator(run).tokenizer, text)
+    tokens = [*tokens, "[end]"] if kind == "padding" else ["[start]", *tokens]
+    size = length or len(tokens) + (0 if kind == "look-ahead" else 3)
+    if size < len(tokens):
+        raise UserError(f"--length {length}: the sentence has {len(tokens)} tokens")
+    mask = np.ones((size, size), bool)
+    if kind != "padding":
+        mask &= np.asarray(look_ahead_mask(size))[0, 0]
+    if kind != "look-ahead":
+        real = np.arange(size) < len(tokens)
+        mask &= np.asarray(padding_mask(real.astype("int32")[None]))
+    tokens += ["[pad]"] * (size - len(tokens))
+    title = "Look-ahead and padding" if kind == "both" else kind.capitalize()
+    _draw(out, dark, "draw_mask", tokens, tokens, mask, f"{title} mask")
+
+
+@app.command()
+def attention(
+    text: Text,
+    out: Annotated[
+        Path,
+        Option(
+            callback=_check_out,
+            help="The picture: .png or .svg, or .html for a page on which you point at "
+            "a token to see what it reads.",
+        ),
+    ],
+    run: Run = None,
+    kind: Literal["cross", "encoder", "decoder"] = "cross",
+    layer: Annotated[int | None, Option(min=1, help="One layer, from 1.")] = None,
+    head: Annotated[int | None, Option(min=1, help="One head of it, from 1.")] = None,
+    checkpoint: Checkpoint = "best",
+    dark: Dark = False,
+):
+    """Translate a sentence and draw what its tokens read: by layers and heads."""
+    page = out.suffix.lower() == ".html"
+    if page and layer is not None:
+        raise UserError("--layer does not go with .html: choose it on the page")
+    if head is not None and layer is None:
+        raise UserError("--head: give --layer, too")
+    translator = _translator(run, checkpoint)
+    from tfxformer.plots.attention_maps import attention_maps
+
+    queries, keys, weights = attention_maps(translator, text).of_kind(kind)
+    title = {
+        "cross": "Cross-attention",
+        "encoder": "Self-attention of the encoder",
+        "decoder": "Causal self-attention of the decoder",
+    }[kind]
+    if page:
+        from tfxformer.plots.attention_page import AttentionPage
+
+        print(AttentionPage(queries, keys, weights, title, dark or None).save(out))
+        return
+    for name, number in (("layer", layer), ("head", head)):
+        if number is not None:
+            most = len(weights)
+            if number > most:
+                raise UserError(f"--{name} {number}: the model has 1 to {most}")
+            weights = weights[number - 1]
+            title += f", {name} {number}"
+    _draw(out, dark, "draw_attention", queries, keys, weights, title)
+
+
+@app.command()
+def schedule(
+    out: Out,
+    preset: Annotated[
+        list[str] | None, Option(help="tiny, tutorial, base, big.")
+    ] = None,
+    run: Annotated[list[Path] | None, Option(help="A run folder.")] = None,
+    steps: Annotated[int | None, Option(min=1, help="Steps to draw.")] = None,
+    dark: Dark = False,
+):
+    """Draw learning rates over training steps: of presets, and of runs.
+
+    Repeat --preset and --run to draw several. By default it draws all presets, and 5
+    times the longest warm-up.
+    """
+    from tfxformer.config import PRESETS, load_config
+    from tfxformer.run import Run
+
+    presets = preset or ([] if run else [*PRESETS])
+    configs = {f"preset {name}": load_config(name) for name in presets}
+    configs |= {name: Run.open(path).config() for name, path in _named(run or [])}
+    start_tensorflow()
+    from tfxformer.training.schedule import make_schedule
+
+    schedules = {
+        name: make_schedule(config.training, config.model.d_model)
+        for name, config in configs.items()
+    }
+    steps = steps or 5 * max(x.training.warmup_steps for x in configs.values())
+    _draw(out, dark, "draw_schedules", schedules, steps)
+
+
+@app.command()
+@with_settings("data", DataConfig, "sources", "data_dir", "columns", "encoding")
+def lengths(
+    data: DataConfig,
+    out: Out,
+    run: _run(", to count its tokens, not words") = None,
+    split: Annotated[str, Option(help="Of phrasebook and ted.")] = "train",
+    dark: Dark = False,
+):
+    """Draw how long the sentences of both sides are."""
+    from tfxformer import corpora
+
+    if not data.sources:
+        raise UserError("name the pairs, such as --data pairs.tsv")
+    loaded = corpora.load_mixture(
+        data.sources,
+        split,
+        data_dir=data.data_dir,
+        columns=data.columns,
+        encoding=data.encoding,
+    )
+    pairs = [pair for found, _ in loaded for pair in found]
+    sides = {"source": [p.source for p in pairs], "target": [p.target for p in pairs]}
+    if run is None:
+        unit, count = "words", lambda texts: [len(text.split()) for text in texts]
+    else:
+        tokenizer = _translator(run).tokenizer
+        unit, count = "tokens", lambda x: tokenizer.tokenize(x).row_lengths().numpy()
+    counts = {side: count(texts) for side, texts in sides.items()}
+    _draw(out, dark, "draw_lengths", counts, unit)
+
+
+@app.command()
+def curves(
+    folders: Annotated[list[Path], Argument(help="Run folders.")],
+    out: Out,
+    dark: Dark = False,
+):
+    """Draw the training curves of runs: loss, accuracy, BLEU, speed."""
+    from tfxformer.run import measurements
+
+    rows = {name: measurements(folder) for name, folder in _named(folders)}
+    _draw(out, dark, "draw_curves", rows)
+
+
+@app.command()
+def neighbours(
+    words: Annotated[list[str], Argument(help="Words that the vocabulary has whole.")],
+    out: Out,
+    run: Run = None,
+    count: Annotated[int, Option(min=1, help="Neighbours of each.")] = 6,
+    checkpoint: Checkpoint = "best",
+    dark: Dark = False,
+):
+    """Draw which tokens' embeddings are nearest to those of some words."""
+    translator = _translator(run, checkpoint)
+    tokens = translator.tokenizer.tokens(range(translator.tokenizer.vocab_size))
+    chosen = []
+    for word in words:
+        found = [token for token in (f"\u2581{word}", word) if token in tokens]
+        if not found:
+            parts = " ".join(_tokens(translator.tokenizer, word))
+            raise UserError(f"{word!r}: the vocabulary has parts of it only: {parts}")
+        chosen.append(found[0])
+    embeddings = translator.transformer.encoder.pos_embedding.embedding.embeddings
+    vectors, chosen = embeddings[: len(tokens)], [*dict.fromkeys(chosen)]
+    _draw(out, dark, "draw_neighbours", vectors, tokens, chosen, count)
+
+
+def _draw(out, dark, function, *arguments):
+    import matplotlib.style
+
+    from tfxformer import plots
+
+    with matplotlib.style.context("dark_background" if dark else "default"):
+        try:
+            figure = getattr(plots, function)(*arguments)
+        except ValueError as error:  # nothing to draw
+            raise UserError(str(error)) from None
+        print(plots.save(figure, out))
+
+
+def _named(paths):
+    """Names and run folders: the folder's own name, or its path where names repeat."""
+    names = [path.resolve().name for path in paths]
+    names = names if len({*names}) == len(names) else [*map(str, paths)]
+    return list(zip(names, paths, strict=True))
+
+
+def _translator(path, checkpoint="best"):
+    path = chosen_model(path)
+    start_tensorflow()
+    from tfxformer.translator import Translator
+
+    return Translator.load(path, checkpoint)
+
+
+def _tokens(tokenizer, text):
+    return tokenizer.tokens(tokenizer.tokenize([text])[0].numpy())
