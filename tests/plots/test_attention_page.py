@@ -4,6 +4,7 @@ import html.parser
 import json
 import re
 import shutil
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -87,9 +88,9 @@ def test_odd_texts_have_maps(translator, text):
     )
 
 
-def test_an_export_s_signatures_are_not_enough(served):
+def test_an_export_s_signatures_are_not_enough():
     with pytest.raises(UserError, match="load_translator"):
-        attention_maps(served, SENTENCE)
+        attention_maps(SimpleNamespace(transformer=None), SENTENCE)
 
 
 # --- The page ---

@@ -161,7 +161,7 @@ def test_neighbours(drawn, model, translator):
         ("lengths --data none.tsv", "'none.tsv' is no pair source"),
         ("curves none", "none/metrics.jsonl: No such file"),
         ("schedule --run none", "none: there is no such run folder"),
-        ("schedule --preset bas", "preset bas does not exist"),
+        ("schedule --preset bas", "there is no preset bas"),
     ],
 )
 def test_wrong_input_is_one_line(plot, tmp_path, monkeypatch, arguments, message):
@@ -178,7 +178,10 @@ def test_wrong_input_is_one_line(plot, tmp_path, monkeypatch, arguments, message
         (["attention", TEXT, "--layer", 2], "--layer 2: the model has 1 to 1"),
         (["attention", TEXT, "--layer", 1, "--head", 5], "--head 5: the model has 1"),
         (["positions", "--length", 49], "--length 49: the model has 48 positions"),
-        (["positions", "--kind", "curves", "--depths", 64], "--depths 64: there are 0"),
+        (
+            ["positions", "--length", 9, "--kind", "curves", "--depths", 64],
+            "--depths 64",
+        ),
         (["masks", TEXT, "--length", 2], "--length 2: the sentence has"),
         (["neighbours", "xyzzyq"], "'xyzzyq': the vocabulary has parts of it only: ▁"),
     ],

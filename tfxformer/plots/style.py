@@ -89,10 +89,8 @@ def save(figure, path):
 
 def _file(figure, form):
     file = io.BytesIO()
-    # Without a date: the same picture is the same file.
-    metadata = {"Date": None} if form == "svg" else None
     with _without_glyph_warnings():
-        figure.savefig(file, format=form, dpi=100, metadata=metadata)
+        figure.savefig(file, format=form, dpi=100)
     return file.getvalue()
 
 
