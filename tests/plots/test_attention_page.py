@@ -4,7 +4,6 @@ import html.parser
 import json
 import re
 import shutil
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -86,11 +85,6 @@ def test_odd_texts_have_maps(translator, text):
     assert all(
         np.isfinite(maps.of_kind(kind)[2]).all() for kind in ("encoder", "cross")
     )
-
-
-def test_an_export_s_signatures_are_not_enough():
-    with pytest.raises(UserError, match="load_translator"):
-        attention_maps(SimpleNamespace(transformer=None), SENTENCE)
 
 
 # --- The page ---

@@ -9,9 +9,9 @@ import pytest
 pytest.importorskip("matplotlib")
 
 from tfxformer import plots
-from tfxformer.exporting import reopen
 from tfxformer.plots import commands
 from tfxformer.plots.attention_maps import attention_maps
+from tfxformer.translator import Translator
 
 TEXT = "O gato bebe leite."
 
@@ -41,7 +41,7 @@ def drawn(plot, tmp_path, monkeypatch):
 @pytest.fixture
 def model(monkeypatch, run_folder, translator):
     """The run folder of the model that the tests share, which is loaded already."""
-    monkeypatch.setattr(reopen, "load_translator", lambda *_: translator)
+    monkeypatch.setattr(Translator, "load", lambda *_: translator)
     return run_folder
 
 
