@@ -179,7 +179,7 @@ def test_the_package_is_light():
         ("corpora", set()),
         ("exporting.metadata", {"numpy"}),
         ("exporting.verify", {"numpy"}),
-        ("cli", {"typer", "rich", "yaml"}),
+        ("cli", {"typer", "rich", "yaml", "numpy"}),
     ],
 )
 def test_modules_that_must_not_wait_for_tensorflow(module, brings):
