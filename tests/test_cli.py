@@ -1,155 +1,114 @@
-"""The command line, as a person meets it: real processes, right and wrong input."""
+"""The command line as a person meets it: answers, help, streams and wrong input."""
 
+import functools
 import gzip
 import io
+import os
+import re
+import shlex
 import subprocess
 import sys
 
 import pytest
+import typer
 
-from tfxformer import cli
+from tfxformer import Translator, cli
+from tfxformer.exporting.repository import shipped_model
 from tfxformer.run import Run
 
-COMMAND = [sys.executable, "-m", "tfxformer.cli"]
+COMMAND = f"{sys.executable} -m tfxformer.cli"
+# A model, loaded.
+LOAD = functools.cache(Translator.load)
+GROUP = typer.main.get_command(cli.app)
+PAIRS = "O gato bebe leite.\tThe cat drinks milk.\n\tHello!\nOlá!\t\r\n"
+LATIN = "Bom dia.\tGood morning.\nEla não gosta.\tShe dislikes it.\n".encode("latin-1")
 
 
-def call(*args, stdin=b""):
-    """A process of its own: what it answers, what it says, how it ends."""
+def shell(line, **environment):
+    """A line of bash: what it answers, what it says, how it ends."""
     done = subprocess.run(
-        [*COMMAND, *map(str, args)], input=stdin, capture_output=True, timeout=300
+        ["bash", "-c", f"set -o pipefail; {line}"],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env=os.environ | environment,
     )
-    return done.stdout.decode(), done.stderr.decode(), done.returncode
+    return done.stdout, done.stderr, done.returncode
 
 
-def named(model):
-    """All that a command says where it has nothing to say but the model's name."""
-    return f"model: {model} (loading)\n"
+def all_commands(group=GROUP):
+    for command in group.commands.values():
+        yield from all_commands(command) if hasattr(command, "commands") else [command]
 
 
-@pytest.fixture
-def wrong(monkeypatch, capfd):
-    """Runs a command that must fail, here; gives its one line."""
-
-    def run(*args):
-        monkeypatch.setattr(sys, "argv", ["tfxformer", *map(str, args)])
-        with pytest.raises(SystemExit) as end:
-            cli.main()
-        out, err = capfd.readouterr()
-        assert end.value.code not in (0, None)
-        assert out == ""
-        assert "Traceback" not in err
-        return err.strip().splitlines()[-1]
-
-    return run
+@pytest.fixture(autouse=True)
+def _loaded_once(monkeypatch):
+    """Each model is loaded and its graphs are traced once for all tests."""
+    monkeypatch.setattr(Translator, "load", LOAD)
 
 
-@pytest.mark.slow
-def test_lines_are_translated_in_order_through_a_pipe(run_folder, translator):
-    lines = ["Olá!", "", "O gato bebe leite.", " ", "Bom dia.", "a\u2028b", "fim"]
-    data = "\n".join(lines).encode() + b"\r\n"
-    out, err, code = call("translate", "--run", run_folder, stdin=data)
-    assert code == 0 and err == named(run_folder)
-    assert out == "".join(f"{line}\n" for line in translator(lines))
+# --- Answers -------------------------------------------------------------------------
 
 
-@pytest.mark.slow
-def test_texts_files_and_scores(run_folder, exported, tmp_path, translator):
-    out, err, code = call("translate", "--run", exported, "--scores", "Olá!", "")
-    assert code == 0 and err == named(exported)
+def test_lines_are_translated_in_order(run_folder, tmp_path, translator, command):
+    texts = ["Olá!", "", "O gato bebe leite.", " ", "Bom dia.", "a\u2028b", "fim"]
+    file = tmp_path / "in.txt"
+    file.write_bytes("\n".join(texts).encode() + b"\r\n")
+    expected = "".join(f"{line}\n" for line in translator(texts))
+    named = f"model: {run_folder} (loading)\n"
+    assert command("translate", "--run", run_folder, "-i", file) == (expected, named, 0)
+    out, _, _ = command("translate", "--run", run_folder, "--scores", *texts[:2])
     (score, first), second = (line.split("\t") for line in out.splitlines())
     assert first == translator("Olá!") and float(score) < 0
     assert second == ["0.0000", ""]
-    file = tmp_path / "in.txt"
-    file.write_text("Olá!", encoding="utf-8")
-    out, _, _ = call("translate", "--run", run_folder, "--input", file)
-    assert out == translator("Olá!") + "\n"
 
 
-@pytest.mark.slow
-def test_a_line_may_hold_sentences_and_a_text_lines(run_folder, tmp_path, translator):
-    sentences = ["Olá!", "Bom dia.", "O gato bebe leite."]
-    file = tmp_path / "in.txt"
-    lines = [" ".join(sentences), "", "\tBom dia.\t Olá!", sentences[2]]
-    file.write_text("\n".join(lines), encoding="utf-8")
-    out, err, code = call("translate", "--run", run_folder, "--input", file, "--scores")
-    assert code == 0 and err == named(run_folder)
-    first, second, third, fourth = (line.split("\t") for line in out.splitlines())
-    one = [translator(sentence) for sentence in sentences]
-    assert first[1] == " ".join(one) and fourth[1] == one[2]
-    assert second == ["0.0000", ""]
-    assert third[1:] == [f" {one[1]}  {one[0]}"]  # the score's tab is the only one
-    out, err, code = call("translate", "--run", run_folder, "Olá!\n\n Bom dia.", "Olá!")
-    assert code == 0 and err == named(run_folder)
-    assert out == f"{one[0]}\n\n {one[1]}\n{one[0]}\n"
+def test_a_line_may_hold_sentences_and_a_text_lines(run_folder, translator, command):
+    one, two = (translator(text) for text in ("Olá!", "Bom dia."))
+    args = ["translate", "--run", run_folder, "Olá! Bom dia.", "Olá!\n\n Bom dia."]
+    assert command(*args)[0] == f"{one} {two}\n{one}\n\n {two}\n"
+    # The score's tab is the only one.
+    out, _, _ = command(*args[:3], "--scores", "\tBom dia.\t Olá!")
+    assert out.partition("\t")[2] == f" {two}  {one}\n"
 
 
-@pytest.mark.slow
-def test_a_sentence_without_end_is_translated_in_parts(run_folder):
+def test_a_sentence_without_end_is_translated_in_parts(run_folder, command):
     text = "o gato bebe leite e " * 250  # 5,000 characters
-    out, err, code = call("translate", "--run", run_folder, text)
+    out, err, code = command("translate", "--run", run_folder, text)
     assert code == 0 and len(out.splitlines()) == 1
     assert "text 1: a sentence of 4999 characters" in err and "parts" in err
-    _, err, _ = call("--quiet", "translate", "--run", run_folder, text)
-    assert err == ""
 
 
-PAIRS = "O gato bebe leite.\tThe cat drinks milk.\n\tHello!\nOlá!\t\r\n"
-
-
-@pytest.mark.slow
-def test_given_translations_are_scored(run_folder, exported, tmp_path, translator):
+@pytest.mark.parametrize(
+    "model", ["run_folder", pytest.param("exported", marks=pytest.mark.slow)]
+)
+def test_given_translations_are_scored(model, translator, command, request, tmp_path):
     file = tmp_path / "pairs.tsv"
     file.write_bytes(PAIRS.encode())
     texts = ["O gato bebe leite.", "", "Olá!"]
     scores = translator.score(texts, ["The cat drinks milk.", "Hello!", ""])
-    for model, args, stdin in (
-        (run_folder, ["--input", file], b""),
-        (exported, [], PAIRS.encode()),
-    ):
-        out, err, code = call("score", "--run", model, *args, stdin=stdin)
-        assert code == 0 and err == named(model)
-        rows = [line.split("\t", 1) for line in out.splitlines()]
-        assert [float(score) for score, _ in rows] == pytest.approx(scores, abs=1e-3)
-        assert [pair for _, pair in rows] == PAIRS.splitlines()
+    model = request.getfixturevalue(model)
+    out, _, code = command("score", "--run", model, "--input", file)
+    rows = [line.split("\t", 1) for line in out.splitlines()]
+    assert code == 0 and [pair for _, pair in rows] == PAIRS.splitlines()
+    assert [float(score) for score, _ in rows] == pytest.approx(scores, abs=1e-3)
 
 
 @pytest.mark.slow
-def test_lists_of_the_best_can_be_scored(run_folder, translator):
-    texts = ["O gato bebe leite.", "Bom dia!"]
-    out, err, code = call(
-        "translate", "--run", run_folder, "--beam", 3, "--n-best", 2, *texts
-    )
-    assert code == 0 and err == named(run_folder)
-    rows = [line.split("\t") for line in out.splitlines()]
-    assert [number for number, *_ in rows] == ["1", "1", "2", "2"]
-    assert float(rows[0][1]) >= float(rows[1][1])
-    given = "".join(
-        f"{texts[int(n) - 1]}\t{translation}\n" for n, _, translation in rows
-    )
-    out, _, _ = call("score", "--run", run_folder, stdin=given.encode())
-    again = [line.split("\t") for line in out.splitlines()]
-    assert [row[1] for row in again] == [texts[0]] * 2 + [texts[1]] * 2
-    assert [row[2] for row in again] == [row[2] for row in rows]
-    # Its own words have the score that the search gave them, but for those that are
-    # cut into other pieces than it wrote.
-    searched = {translation: float(score) for _, score, translation in rows}
-    same = [abs(float(score) - searched[found]) < 2e-3 for score, _, found in again]
-    assert sum(same) >= 2
+def test_decoding_options_reach_the_search(run_folder, command):
+    def translate(*args):
+        out, err, code = command("translate", "--run", run_folder, *args)
+        assert code == 0, err
+        return out
 
-
-@pytest.mark.slow
-def test_decoding_options_reach_the_search(run_folder, translator):
     text = "O gato bebe leite."
-    begun, err, _ = call("translate", "--run", run_folder, "--prefix", "My", text)
-    assert begun.startswith("My") and err == named(run_folder)
-    sampled = [
-        call("translate", "--run", run_folder, "--sample", "--seed", seed, text)[0]
-        for seed in (1, 1, 2)
-    ]
+    rows = translate("--beam", 3, "--n-best", 2, text, "Bom dia!").splitlines()
+    rows = [row.split("\t") for row in rows]
+    assert [number for number, _, _ in rows] == ["1", "1", "2", "2"]
+    assert float(rows[0][1]) >= float(rows[1][1])
+    assert translate("--prefix", "My", text).startswith("My")
+    sampled = [translate("--sample", "--seed", seed, text) for seed in (1, 1, 2)]
     assert sampled[0] == sampled[1] != sampled[2]
-
-
-LATIN = "Bom dia.\tGood morning.\nEla não gosta.\tShe dislikes it.\n".encode("latin-1")
 
 
 @pytest.mark.parametrize("place", ["file", "standard input"])
@@ -157,11 +116,11 @@ LATIN = "Bom dia.\tGood morning.\nEla não gosta.\tShe dislikes it.\n".encode("l
 def test_broken_text_stops_after_what_came_before_it(
     name, place, run_folder, tmp_path, command, monkeypatch
 ):
-    file = tmp_path / "latin.txt"
-    file.write_bytes(LATIN)
     args = [name, "--run", run_folder]
     if place == "file":
-        args, place = [*args, "--input", file], file
+        place = tmp_path / "latin.txt"
+        place.write_bytes(LATIN)
+        args += ["--input", place]
     for encoding, code, lines in ([], 1, 1), (["--encoding", "latin-1"], 0, 2):
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(LATIN)))
         out, err, ended = command(*args, *encoding)
@@ -171,15 +130,6 @@ def test_broken_text_stops_after_what_came_before_it(
                 f"tfxformer: error: {place}:2: not UTF-8; name its encoding, such as "
                 "--encoding latin-1"
             ]
-    if name == "score":
-        assert out.splitlines()[1].endswith("\tEla não gosta.\tShe dislikes it.")
-
-
-def test_a_text_in_another_encoding_is_read_in_it(run_folder, command, translator):
-    args = ["translate", "--run", run_folder, "--encoding", "latin-1"]
-    out, _, code = command(*args, "Ela n\udce3o gosta.", "não")
-    assert code == 0
-    assert out.splitlines() == translator(["Ela não gosta.", "não"])
 
 
 def test_columns_of_tatoeba(run_folder, tmp_path, command, translator):
@@ -195,274 +145,290 @@ def test_columns_of_tatoeba(run_folder, tmp_path, command, translator):
     expected = translator(["Bom dia.", "Olá."])
     assert (tmp_path / "o.txt").read_text("utf-8").splitlines() == expected
     out, _, code = command("score", "--run", run_folder, "-i", file, "--columns", "2,1")
-    assert code == 0
     rows = [line.split("\t")[1:] for line in out.splitlines()]
-    assert rows == [["Bom dia.", "Good morning."], ["Olá.", "Hi."]]
-    _, err, code = command("score", "--run", run_folder, "-i", file)
-    assert code == 1 and "--columns 2,1" in err
-    picture = ["plot", "lengths", "--data", file, "--out", tmp_path / "x.svg"]
-    assert command(*picture)[2] == 1
-    assert command(*picture, "--columns", "2,1")[2] == 0
+    assert code == 0 and rows == [["Bom dia.", "Good morning."], ["Olá.", "Hi."]]
 
 
-def test_columns_and_encoding_reach_training_and_validation(
-    tmp_path, command, monkeypatch
-):
+def test_settings_of_a_command_reach_training(tmp_path, command, monkeypatch):
     from tfxformer.training import trainer
-    from tfxformer.training.data import read_pairs
 
     taken = []
-
-    def train(config, out):
-        sources, held_out = read_pairs(config)
-        taken.append(([[*pairs] for pairs in sources], held_out))
-        return Run(out)
-
-    monkeypatch.setattr(trainer, "train", train)
-    file, valid = tmp_path / "por.txt", tmp_path / "valid.tsv"
-    file.write_bytes("She does not.\tEla não.\tCC\n".encode("latin-1"))
-    valid.write_bytes("No.\tNão.\n".encode("latin-1"))
-    args = ["--data", file, "--valid", valid, "--out", tmp_path / "run"]
-    _, err, code = command("train", *args, "--columns", "2,1", "--encoding", "latin-1")
-    assert code == 0, err
-    assert taken == [([[("Ela não.", "She does not.")]], [("Não.", "No.")])]
-
-
-@pytest.mark.parametrize("bad", ["no tab", "", "one\ttwo\tthree"])
-def test_a_line_that_is_no_pair_is_named_and_what_was_scored_kept(
-    bad, run_folder, tmp_path, monkeypatch, capfd
-):
-    file = tmp_path / "pairs.tsv"
-    file.write_bytes(f"{PAIRS}{bad}\nOlá!\tHi!\n".encode())
-    args = ["score", "--run", str(run_folder), "--input", str(file)]
-    monkeypatch.setattr(sys, "argv", ["tfxformer", *args])
-    with pytest.raises(SystemExit) as end:
-        cli.main()
-    out, err = capfd.readouterr()
-    assert end.value.code == 1 and len(out.splitlines()) == 3
-    tabs = bad.count("\t")
-    assert f"{file}:4: expected a source, a tab and a translation" in err
-    assert f"found {tabs} tabs" in err and len(err.splitlines()) == 2
+    monkeypatch.setattr(
+        trainer, "train", lambda config, out: taken.append(config) or Run(out)
+    )
+    args = ["--data", "a.tsv", "--data", "b,c", "--weights", "1,2.5", "--valid", "v"]
+    args += ["--columns", "2,1", "--encoding", "latin-1", "--steps", 7, "--seed", 3]
+    args += ["--preset", "tiny", "--set", "training.steps=8"]
+    out, err, code = command("train", "--out", tmp_path / "run", *args)
+    assert (out, code) == (f"{tmp_path / 'run'}\n", 0), err
+    data, training = taken[0].data, taken[0].training
+    assert data.sources == ["a.tsv", "b,c"] and data.weights == [1, 2.5]
+    assert (data.valid, data.columns, data.encoding) == ("v", [2, 1], "latin-1")
+    assert (training.steps, training.seed) == (8, 3)  # --set goes over all others
+    assert err.splitlines()[-2:] == [
+        f"next: tfxformer evaluate --run {tmp_path / 'run'} --data TEST.tsv",
+        f"      tfxformer export --run {tmp_path / 'run'}",
+    ]
 
 
 @pytest.mark.slow
-def test_from_two_columns_to_a_served_model(tmp_path):
-    """Train, go on, evaluate, export, verify, translate: each by its command."""
-    pairs = tmp_path / "pairs.tsv.gz"
+def test_from_two_columns_to_a_served_model(tmp_path, command):
+    """Train, resume, evaluate, export, verify: each by its command."""
+    pairs, run = tmp_path / "pairs.tsv.gz", tmp_path / "run"
     words = {"gato": "cat", "cão": "dog", "rato": "mouse", "pato": "duck"}
-    rows = [
-        f"O {a} viu o {b} e o {c}.\tThe {words[a]} saw the {words[b]} and the "
-        f"{words[c]}.\n"
-        for a in words
-        for b in words
-        for c in words
-    ]
     with gzip.open(pairs, "wt", encoding="utf-8") as file:
-        file.write("".join(rows) + "one column\n")
-    run = tmp_path / "run"
+        for a in words:
+            for b in words:
+                for c in words:
+                    file.write(f"O {a} viu o {b} e o {c}.\tThe {words[a]} saw the ")
+                    file.write(f"{words[b]} and the {words[c]}.\n")
+        file.write("one column\n")
     train = ["train", "--data", pairs, "--preset", "tiny", "--out", run]
-    for setting in ("model.d_model=16", "model.num_heads=2", "model.dff=32"):
-        train += ["--set", setting]
-    train += ["--set", "tokenizer.vocab_size=310", "--set", "model.num_layers=1"]
-    out, err, code = call(*train, "--steps", 4)
-    assert code == 0, err
-    assert out == f"{run}\n"
+    for setting in ("d_model=16", "num_heads=2", "dff=32", "num_layers=1"):
+        train += ["--set", f"model.{setting}"]
+    train += ["--set", "tokenizer.vocab_size=310"]
+    out, err, code = command(*train, "--steps", 4)
+    assert (out, code) == (f"{run}\n", 0), err
     assert "pairs.tsv.gz:65" in err and "64 kept" in err
-    out, err, code = call(*train, "--steps", 8)
-    assert code == 0 and "going on from step 4" in err
+    _, err, code = command(*train, "--steps", 8)
+    assert code == 0 and "step 4" in err
 
-    out, err, code = call("evaluate", "--run", run, "--data", pairs)
+    out, err, code = command("evaluate", "--run", run, "--data", pairs)
     assert code == 0, err
     assert "BLEU" in out and "chrF" in out and "nrefs:1|case:mixed" in out
+    to = tmp_path / "export"
+    out, err, code = command("export", "--run", run, "--to", to, "--name", "toy")
+    assert (out, code) == (f"{to / 'toy' / '1'}\n", 0), err
+    out, err, code = command("verify", to / "toy")
+    assert code == 0 and "SERVES" in out.splitlines()[-1] and err == ""
 
-    repository = tmp_path / "export"
-    out, err, code = call("export", "--run", run, "--to", repository, "--name", "toy")
-    assert code == 0, err
-    assert out == f"{repository / 'toy' / '1'}\n"
-    assert "SERVES" in err
-    out, err, code = call("verify", repository / "toy", "--run", run)
-    assert code == 0, out + err
-    assert "SERVES" in out.splitlines()[-1] and err == ""
+
+# --- The model that answers where none is named --------------------------------------
 
 
 @pytest.mark.slow
-def test_verify_ends_with_1_where_the_server_would_fail(tmp_path):
-    import tensorflow as tf
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["translate", "Bom dia!"],
+        ["score", "-i", "pairs.tsv"],
+        ["evaluate", "--data", "pairs.tsv"],
+        ["plot", "attention", "O gato bebe leite.", "--out", "page.html"],
+    ],
+    ids=lambda args: " ".join(args[:2]),
+)
+def test_the_shipped_model_answers(args, command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pairs.tsv").write_text("Bom dia!\tGood morning!\n", "utf-8")
+    out, err, code = command(*args)
+    assert code == 0 and out, err
+    named = [line for line in err.splitlines() if line.startswith("model: ")]
+    assert [line.removesuffix(" (loading)") for line in named] == [
+        f"model: {shipped_model()}"
+    ]
 
-    module = tf.Module()
-    module.__call__ = tf.function(
-        lambda x: tf.numpy_function(lambda x: x, [x], tf.float32),
-        input_signature=[tf.TensorSpec([None])],
-    )
-    tf.saved_model.save(module, str(tmp_path / "model"), module.__call__)
-    out, _, code = call("verify", tmp_path / "model")
-    assert code == 1
-    assert "NOT PROVEN TO SERVE" in out and "Python" in out
+
+def test_a_checkpoint_of_an_export_is_refused(command):
+    out, err, code = command("translate", "Bom dia!", "--checkpoint", "last")
+    assert (out, code) == ("", 1)
+    assert "checkpoint 'last': " in err and "exported model" in err
+
+
+def test_a_text_that_is_a_file_s_name_brings_a_hint(command, tmp_path, run_folder):
+    file = tmp_path / "in.txt"
+    file.write_text("Bom dia!\n", "utf-8")
+    _, err, _ = command("translate", "--run", run_folder, file, "Bom dia!")
+    hints = [line for line in err.splitlines() if "-i " in line]
+    assert hints == [
+        f"'{file}' is translated as a text; to translate what is in that file: "
+        f"-i {shlex.quote(str(file))}"
+    ]
+
+
+# --- Help and quiet ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("part", ["", "plot"])
+def test_help_shows_summaries_in_full(part):
+    out, err, code = shell(f"{COMMAND} {part} --help", COLUMNS="80")
+    assert (err, code) == ("", 0)
+    assert max(map(len, out.splitlines())) <= 80
+    assert "..." not in out.split("\n\n", 2)[2]
+    text = " ".join(out.split())
+    for name, found in (GROUP.commands[part] if part else GROUP).commands.items():
+        summary = " ".join(found.help.partition("\n\n")[0].split())
+        assert f" {name} {summary}" in text
 
 
 def test_help_comes_without_tensorflow():
-    code = (
-        "import sys, tfxformer.cli as cli; sys.argv = ['tfxformer', '--help']\n"
-        "try: cli.main()\nexcept SystemExit: pass\n"
-        "assert 'tensorflow' not in sys.modules and 'keras' not in sys.modules"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    commands = ["quickstart", "train", "translate", "score", "evaluate", "export"]
-    assert all(command in done.stdout for command in [*commands, "verify"])
+    code = "import sys, tfxformer.cli as cli; sys.argv[1:] = ['--help']\n"
+    code += "try: cli.main()\nfinally: print(*sys.modules)"
+    out, _, _ = shell(shlex.join([sys.executable, "-c", code]))
+    assert "quickstart" in out and not {"tensorflow", "keras"} & {*out.split()}
 
 
-WRONG = {
-    "unknown source": (
-        ["train", "--data", "frasebook", "--out", "OUT"],
-        "did you mean 'phrasebook'",
-    ),
-    "no source": (["train", "--out", "OUT"], "data.sources is empty"),
-    "unknown preset": (
-        ["train", "--data", "phrasebook", "--preset", "tutorail", "--out", "OUT"],
-        "did you mean 'tutorial'",
-    ),
-    "unknown setting": (
-        ["train", "--data", "phrasebook", "--set", "model.dmodel=3", "--out", "OUT"],
-        "did you mean 'd_model'",
-    ),
-    "impossible setting": (
-        ["train", "--data", "phrasebook", "--set", "model.d_model=30", "--out", "OUT"],
+def test_commands_are_in_groups(command):
+    out, _, _ = command("--help")
+    groups = re.findall(r"^(\w+):\n((?:  .*\n)+)", out, re.MULTILINE)
+    found = {name: re.findall(r"^  (\w+)", rows, re.MULTILINE) for name, rows in groups}
+    found.pop("Options")
+    assert found == {
+        "Start": ["quickstart"],
+        "Train": ["train", "evaluate"],
+        "Translate": ["translate", "score", "bulk"],
+        "Serve": ["export", "serve", "verify"],
+        "Look": ["demo", "plot"],
+    }
+
+
+def test_options_have_types_in_words_and_every_command_can_be_quiet():
+    words = set()
+    for found in all_commands():
+        assert any("-q" in parameter.opts for parameter in found.params), found.name
+        for parameter in found.params:
+            name, _ = parameter.get_help_record(typer.Context(found)) or ("", "")
+            words |= {*re.findall("<(.*?)>", name)}
+    assert words <= {"text", "texts", "path", "paths", "number"}
+
+
+@pytest.mark.parametrize(
+    "args", [["-q", "score"], ["score", "-q"], ["score", "--quiet"], ["score"]]
+)
+def test_quiet_stands_before_or_after_the_command(command, tmp_path, args):
+    (tmp_path / "in.tsv").touch()
+    _, err, code = command(*args, "--run", tmp_path / "no", "-i", tmp_path / "in.tsv")
+    assert code == 1 and err.endswith("there is no such run folder\n")
+    assert err.startswith("model: ") == (args == ["score"])
+
+
+# --- Streams and signals -------------------------------------------------------------
+
+# A program of a few commands more, which need no model.
+SPEAK = (
+    f"{sys.executable} -c '"
+    "import os, signal, sys\n"
+    "from tfxformer import cli\n"
+    "@cli.app.command()\n"
+    "def speak():\n"
+    '    print("a line\\n" * 100_000)\n'
+    "@cli.app.command()\n"
+    "def whisper():\n"
+    '    print("a line")\n'
+    "@cli.app.command()\n"
+    "def stop():\n"
+    "    os.kill(os.getpid(), signal.SIGINT)\n"
+    "cli.main()'"
+)
+FULL = "tfxformer: error: standard output: No space left on device\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("speak > /dev/full", ("", FULL, 1)),
+        ("whisper > /dev/full", ("", FULL, 1)),
+        ("--help > /dev/full", ("", FULL, 1)),
+        ("speak | head -1", ("a line\n", "", 0)),
+        ("stop", ("", "tfxformer: interrupted\n", 130)),
+    ],
+)
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_command_that_is_cut_off_says_one_line(line, found, unbuffered):
+    assert shell(f"{SPEAK} {line}", PYTHONUNBUFFERED=unbuffered) == found
+
+
+@pytest.mark.parametrize(
+    ("redirect", "said"), [("<&-", "input is closed"), (">&-", "output is closed")]
+)
+def test_closed_streams_are_one_line(redirect, said):
+    out, err, code = shell(f"{COMMAND} translate {redirect}")
+    assert (out, code) == ("", 1) and len(err.splitlines()) == 1
+    assert f"standard {said}" in err
+
+
+# --- Wrong input ---------------------------------------------------------------------
+
+TRAIN = ["train", "--data", "phrasebook", "--out", "OUT"]
+TRANSLATE = ["translate", "--run", "RUN"]
+EVALUATE = ["evaluate", "--run", "RUN", "--data", "PAIRS"]
+WRONG = [
+    (["train", "--data", "frasebook", "--out", "OUT"], "did you mean 'phrasebook'"),
+    (["train", "--out", "OUT"], "data.sources is empty"),
+    ([*TRAIN, "--preset", "tutorail"], "did you mean 'tutorial'"),
+    ([*TRAIN, "--set", "model.dmodel=3"], "did you mean 'd_model'"),
+    (
+        [*TRAIN, "--set", "model.d_model=30"],
         "model.num_heads = 8: must divide model.d_model, 30",
     ),
-    "no number of steps": (
-        ["train", "--data", "phrasebook", "--steps", "0", "--out", "OUT"],
-        "training.steps = 0: must be at least 1",
+    ([*TRAIN, "--steps", "0"], "training.steps = 0: must be at least 1"),
+    ([*TRAIN, "--weights", "much"], "--weights 'much': write numbers"),
+    ([*TRAIN, "--weights", "1,2"], "one for each of the 1 sources"),
+    ([*TRAIN, "--config", "no.yaml"], "no.yaml: No such file"),
+    ([*TRAIN, "--encoding", "x"], "data.encoding = 'x': there is no such encoding"),
+    ([*TRAIN, "--columns", "2,2"], "data.columns = [2, 2]: must be two numbers"),
+    ([*TRAIN, "--from", "nowhere"], "nowhere"),
+    (["translate", "--run", "OUT", "a"], "no such run folder"),
+    ([*TRANSLATE, "--input", "no.txt"], "no.txt: No such file"),
+    ([*TRANSLATE, "--tokens-per-batch", "0", "a"], "--tokens-per-batch"),
+    ([*TRANSLATE, "--input", "no.txt", "a"], "not both"),
+    ([*TRANSLATE, "--beam", "0", "a"], "--beam 0: must be at least 1"),
+    ([*TRANSLATE, "--sample", "--top-p", "2", "a"], "--top-p 2.0: must be at most 1"),
+    ([*TRANSLATE, "--checkpoint", "first", "a"], "there are best, last"),
+    ([*TRANSLATE, "--encoding", "x"], "--encoding 'x': there is no such encoding"),
+    (
+        [*TRANSLATE, "-i", "PAIRS", "--encoding", "utf-16"],
+        "--encoding 'utf-16': such files cannot be read by lines; save them as UTF-8",
     ),
-    "weights that are no numbers": (
-        ["train", "--data", "phrasebook", "--weights", "much", "--out", "OUT"],
-        "--weights 'much'",
+    (
+        [*TRANSLATE, "um", "n\udce3o"],
+        "text 2: not UTF-8; name its encoding, such as --encoding latin-1",
     ),
-    "weights for other sources": (
-        ["train", "--data", "phrasebook", "--weights", "1,2", "--out", "OUT"],
-        "one for each of the 1 sources",
+    (["score", "--run", "RUN", "--input", "no.tsv"], "no.tsv: No such file"),
+    (["score", "--run", "RUN", "--input", "RUN"], "Is a directory"),
+    (
+        ["score", "--run", "RUN", "--input", "PAIRS"],
+        "PAIRS:2: expected a source, a tab",
     ),
-    "missing config": (
-        ["train", "--data", "phrasebook", "--config", "no.yaml", "--out", "OUT"],
-        "no.yaml: No such file",
-    ),
-    "missing run": (["translate", "--run", "OUT", "a"], "no such run folder"),
-    "missing input": (
-        ["translate", "--run", "RUN", "--input", "no.txt"],
-        "no.txt: No such file",
-    ),
-    "missing pairs to score": (
-        ["score", "--run", "RUN", "--input", "no.tsv"],
-        "no.tsv: No such file",
-    ),
-    "a folder to score": (
-        ["score", "--run", "RUN", "--input", "RUN"],
-        "Is a directory",
-    ),
-    "missing run to score with": (
-        ["score", "--run", "OUT", "--input", "PAIRS"],
-        "no such run folder",
-    ),
-    "no tokens in a batch": (
-        ["translate", "--run", "RUN", "--tokens-per-batch", "0", "a"],
-        "--tokens-per-batch",
-    ),
-    "text and input": (
-        ["translate", "--run", "RUN", "--input", "no.txt", "a"],
-        "not both",
-    ),
-    "beam of none": (
-        ["translate", "--run", "RUN", "--beam", "0", "a"],
-        "--beam 0: must be at least 1",
-    ),
-    "more than all probability": (
-        ["translate", "--run", "RUN", "--sample", "--top-p", "2", "a"],
-        "--top-p 2.0: must be at most 1",
-    ),
-    "list wider than the beam": (
+    (["evaluate", "--run", "RUN"], "--data"),
+    (["evaluate", "--run", "RUN", "--data", "no.tsv"], "no.tsv"),
+    ([*EVALUATE, "--temperature", "0.5"], "--temperature 0.5: only goes with --sample"),
+    ([*EVALUATE, "--output", "no/o.txt"], "--output no/o.txt: there is no folder"),
+    ([*EVALUATE, "--columns", "2"], "--columns [2]: must be two numbers from 1"),
+    (
         ["export", "--run", "RUN", "--to", "OUT", "--beam", "2", "--n-best", "3"],
         "--n-best 3 is wider than --beam 2",
     ),
-    "temperature of a search": (
-        ["evaluate", "--run", "RUN", "--data", "PAIRS", "--temperature", "0.5"],
-        "--temperature 0.5: only goes with --sample",
-    ),
-    "options of an engine that takes them later": (
+    (
         ["export", "--run", "RUN", "--format", "ctranslate2", "--beam", "4"],
         "--beam: CTranslate2 takes its options",
     ),
-    "unknown checkpoint": (
-        ["translate", "--run", "RUN", "--checkpoint", "first", "a"],
-        "there are best, last",
-    ),
-    "missing pairs": (
-        ["evaluate", "--run", "RUN", "--data", "no.tsv"],
-        "no.tsv",
-    ),
-    "unwritable output": (
-        ["evaluate", "--run", "RUN", "--data", "PAIRS", "--output", "no/where.txt"],
-        "--output no/where.txt: there is no folder",
-    ),
-    "no encoding": (
-        ["translate", "--run", "RUN", "--input", "PAIRS", "--encoding", "latin-0"],
-        "--encoding 'latin-0': there is no such encoding",
-    ),
-    "an encoding without lines": (
-        ["translate", "--run", "RUN", "-i", "PAIRS", "--encoding", "utf-16"],
-        "--encoding 'utf-16': such files cannot be read by lines; save them as UTF-8",
-    ),
-    "no encoding to train on": (
-        ["train", "--data", "PAIRS", "--encoding", "latin-0", "--out", "OUT"],
-        "data.encoding = 'latin-0': there is no such encoding",
-    ),
-    "one column": (
-        ["evaluate", "--run", "RUN", "--data", "PAIRS", "--columns", "2"],
-        "--columns [2]: must be two numbers from 1, such as [2, 1]",
-    ),
-    "one column twice": (
-        ["train", "--data", "PAIRS", "--columns", "2,2", "--out", "OUT"],
-        "data.columns = [2, 2]: must be two numbers from 1, such as [2, 1]",
-    ),
-    "a picture of no columns": (
-        ["plot", "lengths", "--data", "PAIRS", "--columns", "a,b", "--out", "x.svg"],
-        "--columns 'a,b': give",
-    ),
-    "a setting of one column": (
-        ["train", "--data", "PAIRS", "--set", "data.columns=[1]", "--out", "OUT"],
-        "data.columns = [1]: must be two numbers from 1, such as [2, 1]",
-    ),
-    "text that is not UTF-8": (
-        ["translate", "--run", "RUN", "um", "n\udce3o"],
-        "text 2: not UTF-8; name its encoding, such as --encoding latin-1",
-    ),
-    "a sentence to draw that is not UTF-8": (
-        ["plot", "attention", "n\udce3o", "--run", "RUN", "--out", "x.svg"],
-        "the text is not UTF-8",
-    ),
-    "bad model name": (
-        ["export", "--run", "RUN", "--to", "OUT", "--name", "a/b"],
-        "model name 'a/b'",
-    ),
-    "nothing to verify": (["verify", "OUT"], "there is no such folder"),
-    "verify a run": (["verify", "RUN"], "not a SavedModel"),
-    "unknown option": (["translate", "--rum", "x"], "--rum"),
-    "unknown command": (["tranlate"], "tranlate"),
-}
+    (["export", "--run", "RUN", "--to", "OUT", "--name", "a/b"], "model name 'a/b'"),
+    (["verify", "OUT"], "there is no such folder"),
+    (["verify", "RUN"], "not a SavedModel"),
+    (["serve", "OUT", "--rest-port", "99999"], "--rest-port 99999: must be at most"),
+    (["translate", "--rum", "x"], "--rum"),
+    (["tranlate"], "tranlate"),
+]
 
 
-@pytest.mark.parametrize("name", WRONG)
-def test_wrong_input_ends_in_one_clear_line(name, wrong, run_folder, tmp_path):
-    args, message = WRONG[name]
+@pytest.mark.parametrize(("args", "message"), WRONG, ids=str)
+def test_wrong_input_ends_in_one_clear_line(
+    args, message, run_folder, tmp_path, command
+):
     pairs = tmp_path / "pairs.tsv"
-    pairs.write_text("um gato\ta cat\n", encoding="utf-8")
+    pairs.write_text("um gato\ta cat\nno tab\n", encoding="utf-8")
     places = {"OUT": tmp_path / "out", "RUN": run_folder, "PAIRS": pairs}
-    line = wrong(*(places.get(arg, arg) for arg in args))
-    assert message in line, line
+    out, err, code = command(*(places.get(arg, arg) for arg in args))
+    assert code not in (0, None) and "Traceback" not in err
+    assert message.replace("PAIRS", str(pairs)) in err.strip().splitlines()[-1]
+    # What was done before the wrong line is there.
+    assert len(out.splitlines()) == ("PAIRS:2" in message)
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("backend", ["jax", "torch"])
-def test_another_backend_is_refused(wrong, monkeypatch, tmp_path, backend):
+def test_another_backend_is_refused(command, monkeypatch, tmp_path, backend):
     monkeypatch.setenv("KERAS_BACKEND", backend)
-    for args in (["train", "--out", tmp_path / "out"], ["translate", "um gato"]):
-        assert f"set KERAS_BACKEND=tensorflow, not {backend}" in wrong(*args)
-    assert not (tmp_path / "out").exists()
+    _, err, code = command("translate", "um gato")
+    assert code == 1
+    assert f"set KERAS_BACKEND=tensorflow, not {backend}" in err.splitlines()[-1]
