@@ -20,7 +20,7 @@ def read(source, split="train", cleaned=False):
     from tfxformer.errors import UserError
 
     try:
-        return corpora.load(str(source), split, cleaned=cleaned)[0]
+        return list(corpora.load(str(source), split, cleaned=cleaned)[0])
     except UserError as error:
         sys.exit(f"error: {error}")
 

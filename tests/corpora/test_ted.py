@@ -1,13 +1,12 @@
 import json
+import random
 import re
 import shutil
 import sys
-import time
+from argparse import Namespace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tfxformer.corpora import Pair, load, ted
 from tfxformer.errors import UserError
@@ -106,23 +105,16 @@ def test_join(tokens, text):
     assert ted.join(tokens) == text
 
 
-pieces = st.sampled_from(
-    [*"abcs,.;:?!()[]$%#-—…'\"", "``", "''", "'s", "n't", "...", "can", "not", "10"]
-)
+TOKENS = [*"abcs,.;:?!()[]$%#-—…'\"", "``", "''", "'s", "n't", "...", "can", "not"]
 
 
-@given(st.lists(pieces).map(" ".join))
-def test_join_loses_nothing_but_spaces_and_quotes(text):
-    joined = ted.join(text)
-    bare = re.compile("[\\s`\"']")
-    assert bare.sub("", joined) == bare.sub("", text)
-    assert joined == joined.strip()
-    assert "  " not in joined
-
-
-@given(st.text())
-def test_join_takes_any_text(text):
-    ted.join(text)
+def test_join_loses_nothing_but_spaces_and_quotes():
+    draw, bare = random.Random(0), re.compile("[\\s`\"']")
+    for _ in range(2000):
+        text = " ".join(draw.choices(TOKENS, k=draw.randrange(12)))
+        joined = ted.join(text)
+        assert bare.sub("", joined) == bare.sub("", text)
+        assert joined == " ".join(joined.split())
 
 
 # Written for this test, in the data's own form.
@@ -204,40 +196,16 @@ def test_prepared_copy(tfds_dir, offline):
         Pair('eu disse "olá".', 'i said "hello."'),
         Pair("não sei.", "i don't know."),
     ]
-    assert ted.load("validation", str(tfds_dir)) == [("chove?", "is it raining?")] * 2
-    assert len(ted.load("test", tfds_dir)) == 1
-
-
-def test_through_load(tfds_dir, offline):
-    pairs, counts = load("ted", "validation", data_dir=tfds_dir, reverse=True)
-    assert pairs == [("is it raining?", "chove?")]
-    assert (counts.read, counts.duplicates, counts.kept) == (2, 1, 1)
-    pairs, counts = load("ted", "validation", data_dir=tfds_dir, cleaned=False)
-    assert len(pairs) == counts.read == counts.kept == 2
-
-
-def test_unknown_split():
-    assert "choose one of train, validation, test" in message_of("dev")
+    assert len(ted.load("test", str(tfds_dir))) == 1
+    pairs, counts = load("ted", "validation", data_dir=tfds_dir)
+    assert list(pairs) == [("chove?", "is it raining?")]
+    assert counts.describe() == "2 read, 1 kept, 1 dropped (1 duplicate)"
 
 
 def test_nothing_prepared_and_no_network(tmp_path, offline):
     message = message_of("train", tmp_path / "none")
-    assert str(tmp_path / "none") in message
-    assert "no connection" in message
-    assert "--data-dir" in message
+    assert "no network in tests" in message and "--data-dir" in message
     assert not (tmp_path / "none").exists()
-
-
-def test_split_that_the_copy_lacks(tfds_dir, tmp_path, offline):
-    copy = shutil.copytree(tfds_dir, tmp_path / "copy")
-    path = next(copy.rglob("dataset_info.json"))
-    info = json.loads(path.read_text())
-    info["splits"] = [split for split in info["splits"] if split["name"] != "train"]
-    path.write_text(json.dumps(info))
-    message = message_of("train", copy)
-    assert "no split 'train', only validation, test" in message
-    assert "--data-dir" in message
-    assert len(ted.load("test", copy)) == 1
 
 
 @pytest.mark.parametrize(
@@ -254,35 +222,12 @@ def test_damaged_copy(tfds_dir, tmp_path, offline, pattern, data):
     copy = shutil.copytree(tfds_dir, tmp_path / "copy")
     path = next(copy.rglob(pattern))
     path.unlink() if data is None else path.write_bytes(data)
-    message = message_of("train", copy)
-    assert str(copy) in message
+    assert message_of("train", copy).startswith("ted: train of ted_hrlr_translate/")
 
 
 def test_without_tensorflow_datasets(monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorflow_datasets", None)
-    message = message_of("train")
-    assert "pip install 'tfxformer[ted]'" in message
-
-
-def test_a_module_that_tensorflow_datasets_forgot(tmp_path, monkeypatch, capsys):
-    monkeypatch.setitem(sys.modules, "importlib_resources", None)
-    requests = pytest.importorskip("requests")
-    monkeypatch.setattr(requests, "get", lambda *args, **kwargs: Answer())
-    assert "pip install importlib_resources" in message_of("train", tmp_path)
-    assert capsys.readouterr().out == ""
-
-
-class Answer:
-    """A server's answer that all is well."""
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *args):
-        pass
-
-    def raise_for_status(self):
-        pass
+    assert "pip install 'tfxformer[ted]'" in message_of("train")
 
 
 def test_download_and_prepare(tmp_path, monkeypatch, capsys):
@@ -299,7 +244,8 @@ def test_download_and_prepare(tmp_path, monkeypatch, capsys):
         for side, language in enumerate(("pt", "en")):
             text = "\n".join(pair[side] for pair in sentences)
             (folder / f"{language}.{names[split]}").write_text(text, "utf-8")
-    monkeypatch.setattr(requests, "get", lambda *args, **kwargs: Answer())
+    fine = Namespace(raise_for_status=lambda: None)
+    monkeypatch.setattr(requests, "get", lambda *args, **kwargs: fine)
     monkeypatch.setattr(
         tfds.download.DownloadManager,
         "download_and_extract",
@@ -329,7 +275,4 @@ def test_the_real_talks(offline, split, size):
 @real
 def test_the_real_train_split_is_not_there(offline):
     pytest.importorskip("tensorflow_datasets")
-    start = time.monotonic()
-    message = message_of("train", PREPARED)
-    assert time.monotonic() - start < 30
-    assert "no split 'train', only validation, test" in message
+    assert "Unknown split 'train'" in message_of("train", PREPARED)

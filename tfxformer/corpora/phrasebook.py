@@ -8,11 +8,12 @@ import gzip
 from functools import cache
 from importlib.resources import files
 
-from tfxformer.corpora.pair import Pair
+from tfxformer.corpora.pair import Pairs
 from tfxformer.corpora.splitting import hold_out
 
 
-def pairs() -> list[Pair]:
+@cache
+def pairs() -> Pairs:
     """Give the whole phrasebook.
 
     Returns:
@@ -23,35 +24,21 @@ def pairs() -> list[Pair]:
         >>> pairs()[0]
         Pair(source='Olá!', target='Hello!')
     """
-    return list(_all_pairs())
-
-
-def splits(
-    seed: int = 0, validation: int = 500, test: int = 500
-) -> dict[str, list[Pair]]:
-    """Split the phrasebook by sentence.
-
-    Args:
-        seed: Another seed holds out other sentences.
-        validation: How many pairs to hold out for choosing a checkpoint.
-        test: How many pairs to hold out for the final score.
-
-    Returns:
-        The pairs of "train", "validation" and "test". No sentence of one split, in
-        either language, is in another.
-
-    Raises:
-        UserError: If you ask for more than the phrasebook has.
-
-    Example:
-        >>> {name: len(pairs) for name, pairs in splits().items() if name != "train"}
-        {'validation': 500, 'test': 500}
-    """
-    return hold_out(_all_pairs(), {"validation": validation, "test": test}, seed)
+    packed = files("tfxformer.corpora").joinpath("data/phrasebook.tsv.gz").read_bytes()
+    lines = gzip.decompress(packed).decode("utf-8").splitlines()
+    return Pairs(line.split("\t") for line in lines)
 
 
 @cache
-def _all_pairs() -> tuple[Pair, ...]:
-    packed = files("tfxformer.corpora").joinpath("data/phrasebook.tsv.gz").read_bytes()
-    lines = gzip.decompress(packed).decode("utf-8").splitlines()
-    return tuple(Pair(*line.split("\t")) for line in lines)
+def splits() -> dict[str, Pairs]:
+    """Split the phrasebook by sentence.
+
+    Returns:
+        The pairs of "train", "validation" (500) and "test" (500). No sentence of one
+        split, in either language, is in another.
+
+    Example:
+        >>> len(splits()["test"])
+        500
+    """
+    return hold_out(pairs(), {"validation": 500, "test": 500}, seed=0)

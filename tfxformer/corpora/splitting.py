@@ -1,11 +1,15 @@
 """Hold sentences out of training without leaking them back in."""
 
+import hashlib
 import random
 import re
 import unicodedata
-from collections.abc import Hashable, Mapping, Sequence
+from array import array
+from collections.abc import Mapping
 
-from tfxformer.corpora.pair import Pair
+import numpy as np
+
+from tfxformer.corpora.pair import Pairs
 from tfxformer.errors import UserError
 
 
@@ -28,10 +32,12 @@ def sentence_key(text: str) -> str:
     return " ".join(text.split())
 
 
-def hold_out(
-    pairs: Sequence[Pair], sizes: Mapping[str, int], seed: int
-) -> dict[str, list[Pair]]:
+def hold_out(pairs: Pairs, sizes: Mapping[str, int], seed: int) -> dict[str, Pairs]:
     """Split pairs by sentence: no sentence of one split is in another.
+
+    "Tens fome?" and "Vocês têm fome?" are both "Are you hungry?": with one in training
+    and the other in test, the model would have seen the test's answer. So pairs that
+    share a sentence, directly or through others, form a group that moves as a whole.
 
     Args:
         pairs: All pairs. Their order decides, with the seed, where they go.
@@ -43,79 +49,68 @@ def hold_out(
         Sentences are compared by `sentence_key`, on both sides.
 
     Raises:
-        UserError: If the pairs are too few, or share so many sentences that the
-            sizes cannot be met, or if nothing would be left to train on.
+        UserError: The pairs are too few, or share so many sentences that the sizes
+            cannot be met, or nothing would be left to train on.
 
     Example:
-        >>> pairs = [Pair("Olá!", "Hello!"), Pair("Adeus.", "Goodbye.")]
+        >>> pairs = Pairs([("Olá!", "Hello!"), ("Adeus.", "Goodbye.")])
         >>> splits = hold_out(pairs, {"test": 1}, seed=0)
         >>> len(splits["train"]), len(splits["test"])
         (1, 1)
     """
-    if "train" in sizes:
-        raise ValueError("'train' is what is left: give sizes for other splits")
-    if any(size < 0 for size in sizes.values()):
-        raise ValueError(f"sizes of splits cannot be negative: {dict(sizes)}")
-    groups = groups_that_share(pairs)
-    random.Random(seed).shuffle(groups)
+    group = _groups(pairs)  # (pairs,): the first pair of each one's group
+    members = np.bincount(group)
+    firsts = array("q", np.flatnonzero(members).tobytes())
+    random.Random(seed).shuffle(firsts)
 
-    split_of: dict[int, str] = {}
+    split = np.zeros(len(pairs), np.int8)  # of each group: 0 for train
     missing = dict(sizes)
-    for group in groups:
+    for first in firsts:
+        if not any(missing.values()):
+            break
         # The first split with room for the whole group. A group bigger than any
         # room left goes to train: it is never cut.
-        for name, room in missing.items():
-            if len(group) <= room:
-                split_of.update(dict.fromkeys(group, name))
-                missing[name] = room - len(group)
+        for number, (name, room) in enumerate(missing.items(), start=1):
+            if members[first] <= room:
+                split[first] = number
+                missing[name] -= int(members[first])
                 break
 
-    wanted = sum(sizes.values())
-    if any(missing.values()) or (wanted and len(split_of) == len(pairs)):
+    split = split[group]  # of each pair
+    if any(missing.values()) or (any(sizes.values()) and split.all()):
         asked = ", ".join(f"{size} for {name}" for name, size in sizes.items())
         raise UserError(
-            f"cannot hold out {asked} from {len(pairs)} pairs in {len(groups)} groups "
+            f"cannot hold out {asked} from {len(pairs)} pairs in {len(firsts)} groups "
             "that share no sentence: ask for less or bring more pairs"
         )
-    splits: dict[str, list[Pair]] = {"train": [], **{name: [] for name in sizes}}
-    for index, pair in enumerate(pairs):
-        splits[split_of.get(index, "train")].append(pair)
-    return splits
+    return {
+        name: pairs.select(np.flatnonzero(split == number))
+        for number, name in enumerate(["train", *sizes])
+    }
 
 
-def groups_that_share(pairs: Sequence[Pair]) -> list[list[int]]:
-    """Give the connected components of pairs that share a sentence.
+def _groups(pairs):
+    """The index of the first pair that each pair is connected with, int32."""
+    sides = [_numbers(pair[side] for pair in pairs) for side in (0, 1)]
+    group = np.arange(len(pairs), dtype=np.int32)
+    while True:
+        before = group.copy()
+        for numbers in sides:
+            # All pairs of a sentence join the first group among theirs.
+            least = np.full(len(pairs), len(pairs), np.int32)
+            np.minimum.at(least, numbers, group)
+            group = least[numbers]
+            group = group[group]  # and that of the pair that it is named after
+        if np.array_equal(group, before):
+            return group
 
-    "Tens fome?" and "Vocês têm fome?" are both "Are you hungry?": with one in
-    training and the other in test, the model would have seen the test's answer.
-    Sharing is transitive, so whole components move together.
 
-    Args:
-        pairs: All pairs. Sentences are compared by `sentence_key`, on both sides.
-
-    Returns:
-        The indices of the pairs of each component.
-
-    Example:
-        >>> pairs = [Pair("Olá!", "Hello!"), Pair("Sim.", "Yes."), Pair("olá", "Hi")]
-        >>> groups_that_share(pairs)
-        [[0, 2], [1]]
-    """
-    parent = list(range(len(pairs)))
-
-    def root(index: int) -> int:
-        while parent[index] != index:
-            parent[index] = parent[parent[index]]
-            index = parent[index]
-        return index
-
-    first: dict[Hashable, int] = {}
-    for index, pair in enumerate(pairs):
-        for side in (0, 1):
-            other = first.setdefault((side, sentence_key(pair[side])), index)
-            parent[root(index)] = root(other)
-
-    groups: dict[int, list[int]] = {}
-    for index in range(len(pairs)):
-        groups.setdefault(root(index), []).append(index)
-    return list(groups.values())
+def _numbers(texts):
+    """The same number for each text of a key, int32."""
+    keys = bytearray()
+    for text in texts:
+        key = sentence_key(text).encode()
+        keys += hashlib.blake2b(key, digest_size=8).digest()
+    return np.unique(np.frombuffer(keys, np.int64), return_inverse=True)[1].astype(
+        np.int32
+    )
