@@ -185,6 +185,8 @@ def linked(text, file):
         path = path / "README.md" if path.is_dir() else path
         where = path.relative_to(ROOT).as_posix()
         page = PAGES.get(where, where.removeprefix("docs/"))
+        if path.suffix == ".py":
+            return f"{start}../{where}{end}"  # a file to download
         if page == where and not where.startswith("notebooks/"):
             raise ValueError(f"{file}: {target} leads to no page")
         return f"{start}{page}{anchor}{end}"
