@@ -7,17 +7,20 @@ no label smoothing: all as in the tutorial. XLA, which Keras 3 would switch on, 
 it would compile anew for each shape of a batch.
 """
 
+import json
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import keras
+import keras_fit
+import numpy as np
+import tensorflow as tf
 import worker
+from keras import layers
 
-args = worker.arguments()
-
-import keras  # noqa: E402
-import keras_fit  # noqa: E402
-import numpy as np  # noqa: E402
-import tensorflow as tf  # noqa: E402
-from keras import layers  # noqa: E402
-
-sizes = args.sizes
+folder, batches = sys.argv[1:]
+sizes = SimpleNamespace(**json.loads(Path(folder, "sizes.json").read_text()))
 WARMUP_STEPS = 4000
 
 
@@ -102,4 +105,4 @@ model.compile(
     metrics=[masked_accuracy],
     jit_compile=False,
 )
-keras_fit.serve(model, worker.Batches(args))
+keras_fit.serve(model, worker.read_batches(folder, batches))

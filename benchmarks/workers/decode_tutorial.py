@@ -5,16 +5,17 @@ reads all that was written so far. (The tutorial then runs the model once more f
 attention weights. That is left out here.)
 """
 
+import sys
+
 import worker
 
-args = worker.arguments()
-
-from tfxformer.quiet import start_tensorflow  # noqa: E402
+from tfxformer.quiet import start_tensorflow
 
 start_tensorflow()
 
 import tensorflow as tf  # noqa: E402
-import weights  # noqa: E402
+
+import tfxformer  # noqa: E402
 
 
 class Translator(tf.Module):
@@ -23,31 +24,33 @@ class Translator(tf.Module):
         self.transformer = transformer
 
     @tf.function(
-        input_signature=[tf.TensorSpec((1, None), tf.int32)]
-        + [tf.TensorSpec((), tf.int32)] * 2
+        input_signature=[
+            tf.TensorSpec((1, None), tf.int32),
+            tf.TensorSpec((), tf.int32),
+        ]
     )
-    def __call__(self, source, shortest, longest):
+    def __call__(self, source, longest):
         written = tf.TensorArray(tf.int32, size=0, dynamic_size=True)
         written = written.write(0, [worker.START_ID])
         for i in tf.range(longest):
             target = tf.transpose(written.stack())  # (1, i + 1)
             logits = self.transformer((source, target), training=False)[:, -1]
-            # Padding, unknown and start are never written; nor the end too early.
-            first = worker.END_ID + tf.cast(i < shortest, tf.int32)
-            token = tf.argmax(logits[:, first:], axis=-1, output_type=tf.int32) + first
+            # Padding, unknown and start are never written.
+            allowed = logits[:, worker.END_ID :]
+            token = tf.argmax(allowed, axis=-1, output_type=tf.int32) + worker.END_ID
             written = written.write(i + 1, token)
             if token[0] == worker.END_ID:
                 break
         return tf.transpose(written.stack())[:, 1:]
 
 
-translator = Translator(weights.our_model(*weights.read(args)))
+translator = Translator(tfxformer.Translator.load(sys.argv[1]).transformer)
 
 
-def decode(batch, beam, min_tokens, max_tokens):
+def decode(batch, beam):
     if beam > 1 or len(batch) > 1:
-        raise worker.Refused("one sentence at a time, greedily")
-    return translator(tf.constant(batch), min_tokens, max_tokens[0]).numpy()
+        raise ValueError("one sentence at a time, greedily")
+    return translator(tf.constant(batch), 2 * len(batch[0]) + 10).numpy()
 
 
-worker.serve(decode, "tensorflow", "keras")
+worker.serve(decode, ["tensorflow", "keras"], worker.written)

@@ -5,16 +5,19 @@ It has no label smoothing for sparse labels, so it has none here; no metrics. XL
 off, as in the tutorial's way.
 """
 
+import json
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import keras
+import keras_fit
+import keras_hub
 import worker
 
-args = worker.arguments("--bfloat16")
-
-import keras  # noqa: E402
-import keras_fit  # noqa: E402
-import keras_hub  # noqa: E402
-
-sizes = args.sizes
-if args.bfloat16:
+folder, batches, *flags = sys.argv[1:]
+sizes = SimpleNamespace(**json.loads(Path(folder, "sizes.json").read_text()))
+if "--bfloat16" in flags:
     keras.config.set_dtype_policy("mixed_bfloat16")
 
 
@@ -51,4 +54,4 @@ model.compile(
     optimizer=keras.optimizers.Adam(1e-4, beta_1=0.9, beta_2=0.98, epsilon=1e-9),
     jit_compile=False,
 )
-keras_fit.serve(model, worker.Batches(args), "keras-hub")
+keras_fit.serve(model, worker.read_batches(folder, batches), "keras-hub")

@@ -1,0 +1,40 @@
+"""Training a Keras model by its own `fit`, on the driver's batches."""
+
+import itertools
+
+import numpy as np
+import tensorflow as tf
+import worker
+
+IDS = tf.TensorSpec((None, None), tf.int32)
+
+
+def serve(model, batches, *packages):
+    """Answers the driver; each request is one call of `fit`.
+
+    Args:
+        model: a compiled Keras model that takes ``(source, target_in)``.
+        batches: as `worker.read_batches` gives them; they come over and over.
+        *packages: their versions are told to the driver.
+    """
+    endless = itertools.cycle(batches)
+
+    def train(steps):
+        taken = [*itertools.islice(endless, steps)]
+        dataset = tf.data.Dataset.from_generator(
+            lambda: taken, output_signature=((IDS, IDS), IDS)
+        )
+        model.fit(dataset.prefetch(2), verbose=0)
+        return taken
+
+    worker.serve(train, ["tensorflow", "keras", *packages], size_of)
+
+
+def size_of(batches):
+    """The target's tokens and positions, and the sentences."""
+    targets = [target for _, target in batches]
+    return {
+        "tokens": sum(int(np.count_nonzero(target)) for target in targets),
+        "positions": sum(target.size for target in targets),
+        "sentences": sum(map(len, targets)),
+    }

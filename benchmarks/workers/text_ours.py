@@ -1,0 +1,25 @@
+"""Ours, strings to strings, through an exported SavedModel's signature."""
+
+import sys
+
+import worker
+
+from tfxformer.quiet import start_tensorflow
+
+start_tensorflow()
+
+import tensorflow as tf  # noqa: E402
+import tensorflow_text  # noqa: E402, F401 - the tokenizer's ops
+
+translate = tf.saved_model.load(sys.argv[1]).signatures["translate"]
+
+
+def decode(texts):
+    return translate(text=tf.constant(texts))["translation"].numpy()
+
+
+def finish(found):
+    return {"translations": [text.decode() for text in found]}
+
+
+worker.serve(decode, ["tensorflow"], finish)

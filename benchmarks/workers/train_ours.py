@@ -1,0 +1,27 @@
+"""Ours: `fit` with the step of `tfxformer train`, on the driver's batches."""
+
+import json
+import sys
+from pathlib import Path
+
+import keras_fit
+import worker
+
+from tfxformer.quiet import start_tensorflow
+
+start_tensorflow()
+
+import keras  # noqa: E402
+
+from tfxformer.config import load_config  # noqa: E402
+from tfxformer.run import build_model  # noqa: E402
+from tfxformer.training.step import TrainingTransformer  # noqa: E402
+
+folder, batches, *flags = sys.argv[1:]
+sizes = json.loads(Path(folder, "sizes.json").read_text())
+precision = "bfloat16" if "--bfloat16" in flags else "float32"
+config = load_config(sizes["preset"], None, [f"training.precision={precision}"])
+keras.utils.set_random_seed(0)
+model = build_model(config, sizes["vocab_size"], precision, TrainingTransformer)
+model.prepare(config.training)
+keras_fit.serve(model, worker.read_batches(folder, batches))
