@@ -36,6 +36,7 @@ class Batcher:
 
     def __init__(self, settings):
         self._settings, self._waiting = settings, 0
+        metrics.WAITING_ROWS.set_function(lambda: self._waiting)
         self._thread = ThreadPoolExecutor(1, _THREAD)
 
     async def run(self, signature, inputs):
@@ -44,7 +45,7 @@ class Batcher:
         Many rows make several calls, between which small requests are answered.
         """
         sizes = {len(array) if array.ndim else 1 for array in inputs.values()}
-        rows, most = max(sizes), self._settings.max_batch
+        rows, most = max(sizes, default=1), self._settings.max_batch
         joined = signature.by_row and len(sizes) == 1 and rows > 0
         limit = self._settings.max_waiting if joined else most
         if rows > limit:
@@ -54,7 +55,6 @@ class Batcher:
             message = "The batch scheduling queue to which this task was submitted"
             raise ServingError("UNAVAILABLE", f"{message} is full")
         self._waiting += rows
-        metrics.WAITING_ROWS.inc(rows)
         try:
             if not joined:
                 return await self._call(signature, inputs, rows)
@@ -69,7 +69,6 @@ class Batcher:
             return {x: np.concatenate([part[x] for part in parts]) for x in parts[0]}
         finally:
             self._waiting -= rows
-            metrics.WAITING_ROWS.dec(rows)
 
     async def _work(self, signature):
         """Answers the requests in a queue until it is empty."""
@@ -126,8 +125,7 @@ class Batcher:
 def as_serving_error(error):
     """A `ServingError` for any exception.
 
-    TensorFlow's errors keep their code and their reason, without the stack and the
-    names of the graph's nodes. Of other errors, the log alone has the details.
+    TensorFlow's errors keep their code and reason; of others, only the log tells more.
     """
     if isinstance(error, ServingError):
         return error

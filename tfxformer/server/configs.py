@@ -96,13 +96,12 @@ def read_config(file):
     configs = [*parsed.model_config_list.config]
     if not configs:
         raise UserError(f"{file}: no model in its model_config_list")
-    names = [config.name for config in configs]
     for config in configs:
         given = config.name and config.base_path
         if not given or config.model_platform != "tensorflow":
             needed = 'a name, a base_path and model_platform: "tensorflow"'
             raise UserError(f"{file}: model {config.name!r} needs {needed}")
-        if names.count(config.name) > 1:
+        if [x.name for x in configs].count(config.name) > 1:
             raise UserError(f"{file}: model {config.name!r} is there twice")
         config.base_path = str(file.parent / config.base_path)
     return configs

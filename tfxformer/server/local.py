@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import functools
 import signal
 import socket
 
@@ -50,7 +49,7 @@ def serve(repository, config=None, settings=None):
 async def running(repository, config, settings):
     """A server while the context lasts; yields its REST and its gRPC address."""
     find, place = (read_config, config) if config else (find_models, repository)
-    models = Models(functools.partial(find, place))
+    models = Models(lambda: find(place))
     parts = (models, Batcher(settings), settings)
     # The ports first: loading takes longer than finding one taken.
     listener = _listen(settings.host, "--rest-port", settings.rest_port)

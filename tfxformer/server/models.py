@@ -190,8 +190,8 @@ class Models:
         else:
             self._loaded[name][number] = servable
             self._tell(name, number, "AVAILABLE")
-            seconds = time.monotonic() - start
-            log.info("%s version %d: loaded in %.1f s", name, number, seconds)
+            told = (name, number, time.monotonic() - start)
+            log.info("%s version %d: loaded in %.1f s", *told)
         metrics.LOADS.labels(str(path), status).inc()
 
     def _tell(self, name, number, state, code="OK", message=""):

@@ -182,12 +182,10 @@ def from_proto(protos, specs, max_elements):
         if proto.dtype != spec.dtype.as_datatype_enum:
             raise invalid(f"Expects input {name} to be {spec.dtype.name}")
         shape = [dim.size for dim in proto.tensor_shape.dim]
-        if any(size < 0 for size in shape):
-            raise invalid(f"tensor parsing error: {name}")
-        _check_shape(name, shape, spec)
         # One value may stand for as many as the shape says.
-        if math.prod(shape) > max_elements:
-            raise invalid(f"input {name}: more than {max_elements} elements")
+        if min(shape, default=0) < 0 or math.prod(shape) > max_elements:
+            raise invalid(f"tensor parsing error: {name} has shape {shape}")
+        _check_shape(name, shape, spec)
         try:
             arrays[name] = tf.make_ndarray(proto)
         except Exception:  # of many types, all about the bytes
@@ -198,8 +196,7 @@ def from_proto(protos, specs, max_elements):
 def to_proto(array):
     """An array as a ``TensorProto``, its values in the field of their type.
 
-    ``tf.make_tensor_proto`` packs numbers into ``tensor_content``, where clients of
-    TensorFlow Serving do not look.
+    ``tf.make_tensor_proto`` uses ``tensor_content``, which some clients do not read.
     """
     dtype = tf.string if array.dtype == object else tf.as_dtype(array.dtype)
     if dtype not in _FIELDS:
