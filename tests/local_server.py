@@ -123,11 +123,12 @@ class LocalServer(Server):
         self.process.kill()
         self.process.communicate()
 
-    def stop(self, number=signal.SIGTERM):
-        """What it says after a signal, and its exit code."""
+    def stop(self, number=signal.SIGTERM, code=0):
+        """What it has said until a signal ends it, with that exit code."""
         self.process.send_signal(number)
-        _, said = self.process.communicate(timeout=120)
-        return said.decode(), self.process.returncode
+        said = self.said + self.process.communicate(timeout=120)[1].decode()
+        assert self.process.returncode == code and "Traceback" not in said, said
+        return said
 
 
 def save_toys(folder):

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 import grpc
 import numpy as np
 import tensorflow as tf
+import tensorflow_text  # noqa: F401
 from tensorflow_serving.apis import prediction_service_pb2_grpc
 from tensorflow_serving.apis.predict_pb2 import PredictRequest
 

@@ -71,19 +71,6 @@ def test_requests_that_wait_are_answered_together():
     assert run(scenario) == [[0, 100, 1, 101, 2, 102, 3, 103]]
 
 
-def test_the_first_waits_for_others():
-    async def scenario(ask, model):
-        model.free.set()
-        tasks = [ask(1)]
-        await asyncio.sleep(0.01)
-        tasks.append(ask(2))
-        assert await answers(tasks) == [[2], [4]]
-        assert await answers([ask(*range(8))]) == [[*range(0, 16, 2)]]
-
-    calls = run(scenario, batch_wait=300, busy=False)
-    assert calls == [[1, 2], [*range(8)]]
-
-
 def test_a_large_request_makes_several_calls_with_small_ones_between():
     async def scenario(ask, model):
         large = ask(*range(1000, 1040))
@@ -193,8 +180,3 @@ def test_tensorflow_s_errors_keep_their_reason_alone():
 def test_unexpected_errors_are_not_told():
     error = as_serving_error(KeyError("secret"))
     assert error.code == "INTERNAL" and "secret" not in error.message
-
-
-def test_messages_are_one_short_line():
-    error = ServingError("INTERNAL", "a\n  b\t" + "c" * 10**6)
-    assert error.message.startswith("a b ccc") and len(error.message) < 1100

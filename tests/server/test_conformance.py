@@ -101,45 +101,33 @@ BYTES = {"b64": "T2zDoQ=="}
 NBEST = {"translations": LIST, "scores": LIST}
 
 
+PAIRS = {"text": ["a", "b"], "translation": ["c", "d"]}
+
+
 @pytest.mark.parametrize(
-    ("signature", "body", "answer"),
+    ("signature", "key", "value", "answer"),
     [
         # api_rest.md: row format
-        ("", {"instances": ["Bom dia!", ""]}, {"predictions": [ROW, ROW]}),
-        ("", {"instances": [{"text": "Bom dia!"}]}, {"predictions": [ROW]}),
-        ("translate", {"instances": ["Bom dia!"]}, {"predictions": [ROW]}),
-        (
-            "score",
-            {"instances": [{"text": "O gato", "translation": "The cat"}] * 2},
-            {"predictions": [NUMBER, NUMBER]},  # a single output has no name
-        ),
-        ("translate_nbest", {"instances": ["Bom dia!"]}, {"predictions": [NBEST]}),
-        ("detokenize", {"instances": [[65, 66]]}, {"predictions": [TEXT]}),
+        ("", "instances", ["Bom dia!", ""], [ROW, ROW]),
+        ("", "instances", [{"text": "Bom dia!"}], [ROW]),
+        ("translate", "instances", ["Bom dia!"], [ROW]),
+        # A single output has no name.
+        ("score", "instances", [{"text": "a", "translation": "b"}] * 2, [NUMBER] * 2),
+        ("translate_nbest", "instances", ["Bom dia!"], [NBEST]),
+        ("detokenize", "instances", [[65, 66]], [TEXT]),
         # api_rest.md: column format
-        (
-            "",
-            {"inputs": ["Bom dia!", "O gato"]},
-            {"outputs": {"translation": [TEXT, TEXT], "score": [NUMBER, NUMBER]}},
-        ),
-        (
-            "score",
-            {"inputs": {"text": ["a", "b"], "translation": ["c", "d"]}},
-            {"outputs": [NUMBER, NUMBER]},
-        ),
-        ("detokenize", {"inputs": {"ids": [[65, 66]]}}, {"outputs": [TEXT]}),
+        ("", "inputs", ["a", "b"], {"translation": [TEXT] * 2, "score": [NUMBER] * 2}),
+        ("score", "inputs", PAIRS, [NUMBER, NUMBER]),
+        ("detokenize", "inputs", {"ids": [[65, 66]]}, [TEXT]),
         # api_rest.md: encoding binary values
-        ("", {"instances": [BYTES, {"b64": "/w=="}]}, {"predictions": [ROW, ROW]}),
-        ("", {"instances": [{"text": BYTES}]}, {"predictions": [ROW]}),
-        (
-            "",
-            {"inputs": {"text": [BYTES]}},
-            {"outputs": {"translation": [TEXT], "score": [NUMBER]}},
-        ),
+        ("", "instances", [BYTES, {"b64": "/w=="}], [ROW, ROW]),
+        ("", "instances", [{"text": BYTES}], [ROW]),
+        ("", "inputs", {"text": [BYTES]}, {"translation": [TEXT], "score": [NUMBER]}),
     ],
 )
-def test_predict(rest, signature, body, answer):
-    if signature:
-        body = {"signature_name": signature, **body}
+def test_predict(rest, signature, key, value, answer):
+    body = {"signature_name": signature, key: value}
+    answer = {"predictions" if key == "instances" else "outputs": answer}
     assert rest("P", body) == rest("V:predict", body) == (200, answer)
 
 

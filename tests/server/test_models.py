@@ -63,6 +63,9 @@ def test_a_new_version_takes_over_and_the_old_one_answers_its_requests(half):
         assert answers(old) == 1
         with pytest.raises(ServingError, match=r"Specific\(half, 1\)"):
             models.get("half", 1)
+        shutil.rmtree(half)
+        await models.update()
+        assert answers(models.get("half")) == 2
 
     run(scenario, config(half))
 
@@ -104,15 +107,6 @@ def test_warm_up_requests_are_run(toys, tmp_path):
         assert "told to fail" in known.status.error_message
 
     run(scenario, config(folder))
-
-
-def test_a_version_stays_when_its_folder_is_gone(half):
-    async def scenario(models, _):
-        shutil.rmtree(half)
-        await models.update()
-        assert answers(models.get("half")) == 1
-
-    run(scenario, config(half))
 
 
 def test_policies_and_labels(half):
