@@ -17,166 +17,129 @@ from tfxformer.server.settings import ServerSettings
 class Doubler:
     """A signature that doubles numbers; its calls wait until they are let through."""
 
-    model, inputs = "m", ("x",)
+    model, inputs, worker = "m", ("x",), None
 
-    def __init__(self, by_row=True, bad=None):
-        self.queue, self.worker = collections.deque(), None
-        self.by_row, self.bad = by_row, bad
+    def __init__(self, by_row=True):
+        self.queue, self.by_row = collections.deque(), by_row
         self.calls, self.free = [], threading.Event()
 
     def __call__(self, inputs):
         self.calls.append(inputs["x"].tolist())
         assert self.free.wait(20)
-        if self.bad is not None and self.bad in inputs["x"]:
-            raise tf.errors.InvalidArgumentError(None, None, f"{self.bad} is bad")
+        if 13 in inputs["x"]:
+            raise tf.errors.InvalidArgumentError(None, None, "13 is bad")
         return {"y": 2 * inputs["x"]}
 
 
-def run(scenario, model=None, busy=True, **settings):
-    """Runs a scenario while the model answers one request; returns the later calls."""
-    model = model or Doubler()
-    settings = {"max_batch": 8, "batch_wait": 0, "max_waiting": 100, **settings}
+def run(requests, by_row=True, gone=(), late=()):
+    """Answers requests that come while the model is busy with another.
+
+    Args:
+        requests: Lists of rows.
+        by_row: Whether rows may be joined.
+        gone: Numbers of requests whose clients leave before they are answered.
+        late: Requests that come once the model works again.
+
+    Returns:
+        What each request gets, rows or an exception, and the calls of the model.
+    """
+    settings = ServerSettings(max_batch=8, batch_wait=0, max_waiting=100)
+    model = Doubler(by_row)
 
     async def main():
-        batcher = Batcher(ServerSettings(**settings))
+        batcher = Batcher(settings)
 
-        def ask(*numbers, of=model):
-            inputs = {"x": np.array(numbers, "int64")}
-            return asyncio.ensure_future(batcher.run(of, inputs))
+        async def ask(numbers):
+            found = await batcher.run(model, {"x": np.array(numbers, "int64")})
+            return found["y"].tolist()
 
-        first = ask(-1) if busy else None
-        while busy and not model.calls:
+        first = asyncio.create_task(ask([[-1]] if not by_row else [-1]))
+        while not model.calls:
             await asyncio.sleep(0.001)
-        await asyncio.wait_for(scenario(ask, model), 30)
+        tasks = [asyncio.create_task(ask(numbers)) for numbers in requests]
+        await asyncio.sleep(0)
+        for number in gone:
+            tasks[number].cancel()
         model.free.set()
-        if first:
-            await first
+        for numbers in late:
+            await asyncio.sleep(0.001)
+            tasks.append(asyncio.create_task(ask(numbers)))
+        found = await asyncio.wait_for(
+            asyncio.gather(*tasks, return_exceptions=True), 30
+        )
+        await first
         assert batcher._waiting == 0 and not model.queue
+        return found
 
-    asyncio.run(main())
-    return model.calls[busy:]
-
-
-async def answers(tasks):
-    return [(await task)["y"].tolist() for task in tasks]
+    return asyncio.run(main()), model.calls[1:]
 
 
 def test_requests_that_wait_are_answered_together():
-    async def scenario(ask, model):
-        tasks = [ask(i, i + 100) for i in range(4)]
-        await asyncio.sleep(0)
-        model.free.set()
-        assert await answers(tasks) == [[2 * i, 2 * i + 200] for i in range(4)]
-
-    assert run(scenario) == [[0, 100, 1, 101, 2, 102, 3, 103]]
+    found, calls = run([[i, i + 100] for i in range(4)])
+    assert found == [[2 * i, 2 * i + 200] for i in range(4)]
+    assert calls == [[0, 100, 1, 101, 2, 102, 3, 103]]
 
 
 def test_a_large_request_makes_several_calls_with_small_ones_between():
-    async def scenario(ask, model):
-        large = ask(*range(1000, 1040))
-        small = [ask(i) for i in range(3)]
-        await asyncio.sleep(0)
-        model.free.set()
-        await answers(small)
-        assert not large.done()
-        assert await answers([large]) == [[*range(2000, 2080, 2)]]
-
-    calls = run(scenario)
+    found, calls = run([[*range(1000, 1040)], [1], [2]])
+    assert found == [[*range(2000, 2080, 2)], [2], [4]]
     assert all(len(call) <= 8 for call in calls)
+    assert calls.index([1, 2]) < len(calls) - 1
 
 
 def test_what_neighbours_would_widen_is_answered_alone():
-    wide = Doubler(by_row=False)
-
-    async def scenario(ask, model):
-        wide.free.set()
-        model.free.set()
-        tasks = [ask([i], of=wide) for i in range(3)]
-        assert await answers(tasks) == [[[2 * i]] for i in range(3)]
-        with pytest.raises(ServingError, match=r"larger than maximum .* 8"):
-            await ask(*[[1]] * 9, of=wide)
-
-    run(scenario)
-    assert wide.calls == [[[0]], [[1]], [[2]]]
+    found, calls = run([[[1, 2]], [[3]], [[4]] * 9], by_row=False)
+    assert found[:2] == [[[2, 4]], [[6]]] and calls == [[[1, 2]], [[3]]]
+    assert "Task size 9 is larger than maximum input batch size 8" in str(found[2])
 
 
 def test_a_request_that_fails_fails_alone():
-    async def scenario(ask, model):
-        tasks = [ask(i) for i in range(6)]
-        await asyncio.sleep(0)
-        model.free.set()
-        found = await asyncio.gather(*tasks, return_exceptions=True)
-        assert str(found[3]) == "3 is bad" and found[3].code == "INVALID_ARGUMENT"
-        assert [x["y"].tolist() for x in found if x is not found[3]] == [
-            [2 * i] for i in range(6) if i != 3
-        ]
-
-    run(scenario, Doubler(bad=3))
+    found, _ = run([[1], [13], [2]])
+    assert found[0] == [2] and found[2] == [4]
+    assert (found[1].code, str(found[1])) == ("INVALID_ARGUMENT", "13 is bad")
 
 
 def test_more_than_may_wait_is_refused():
-    async def scenario(ask, model):
-        tasks = [ask(*range(45)) for _ in range(2)]
-        await asyncio.sleep(0)
-        with pytest.raises(ServingError, match=r"queue .* is full") as caught:
-            await ask(*range(20))
-        assert caught.value.code == "UNAVAILABLE"
-        with pytest.raises(ServingError, match="Task size 101 is larger"):
-            await ask(*range(101))
-        model.free.set()
-        await answers(tasks)
-        assert await answers([ask(1)]) == [[2]]
-
-    run(scenario)
+    found, _ = run([[1] * 90, [2] * 20, [3] * 101], late=[[4]])
+    assert found[0] == [2] * 90 and found[3] == [8]
+    assert found[1].code == "UNAVAILABLE" and "is full" in str(found[1])
+    assert found[2].code == "INVALID_ARGUMENT" and "Task size 101" in str(found[2])
 
 
 def test_requests_whose_clients_are_gone_are_not_answered():
-    async def scenario(ask, model):
-        tasks = [ask(*range(i, i + 30)) for i in (0, 1000)]
-        await asyncio.sleep(0)
-        tasks[0].cancel()
-        await asyncio.sleep(0)
-        model.free.set()
-        assert await answers([tasks[1]]) == [[*range(2000, 2060, 2)]]
-
-    assert all(x >= 1000 for x in itertools.chain(*run(scenario)))
+    _, calls = run([[*range(30)], [*range(1000, 1030)]], gone=[0])
+    assert min(itertools.chain(*calls)) >= 1000
 
 
 def test_no_row_is_lost_in_any_mixture():
     rng = np.random.default_rng(0)
-
-    async def scenario(ask, model):
-        tasks, expected = [], []
-        for i in range(100):
-            numbers = rng.integers(0, 1000, rng.integers(1, 30))
-            tasks.append(ask(*numbers))
-            expected.append((2 * numbers).tolist())
-            await asyncio.sleep(0.001 * (rng.random() < 0.3))
-            if i == 50:  # until now they all wait
-                for gone in range(0, 50, 10):
-                    tasks[gone].cancel()
-                model.free.set()
-        found = await asyncio.gather(*tasks, return_exceptions=True)
-        for i, (answer, right) in enumerate(zip(found, expected, strict=True)):
-            if i < 50 and i % 10 == 0:
-                assert isinstance(answer, asyncio.CancelledError)
-            else:
-                assert answer["y"].tolist() == right
-
-    run(scenario, max_waiting=10**5)
+    requests = [rng.integers(20, 1000, n).tolist() for n in rng.integers(1, 9, 40)]
+    found, _ = run(requests[:15], gone=[3, 5, 8], late=requests[15:])
+    for i, (answer, numbers) in enumerate(zip(found, requests, strict=True)):
+        if i in (3, 5, 8):
+            assert isinstance(answer, asyncio.CancelledError)
+        else:
+            assert answer == [2 * number for number in numbers]
 
 
-def test_tensorflow_s_errors_keep_their_reason_alone():
-    message = (
-        "Graph execution error:\n\nDetected at node 'x' defined at (most recent call "
-        "last):\n<stack traces unavailable>\nassertion failed: [too bad]\n\t [[{{node "
-        "a/b}}]] [Op:__inference_signature_wrapper_1]"
-    )
-    error = as_serving_error(tf.errors.ResourceExhaustedError(None, None, message))
-    assert error.message == "assertion failed: [too bad]"
-    assert error.code == "RESOURCE_EXHAUSTED"
-
-
-def test_unexpected_errors_are_not_told():
-    error = as_serving_error(KeyError("secret"))
-    assert error.code == "INTERNAL" and "secret" not in error.message
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [
+        (
+            tf.errors.ResourceExhaustedError(
+                None,
+                None,
+                "Graph execution error:\n\nDetected at node 'x' defined at (most recent"
+                " call last):\n<stack traces unavailable>\nassertion failed: [too bad]"
+                "\n\t [[{{node a/b}}]] [Op:__inference_signature_wrapper_1]",
+            ),
+            "RESOURCE_EXHAUSTED",
+            "assertion failed: [too bad]",
+        ),
+        (KeyError("secret"), "INTERNAL", "internal error; see the server's log"),
+        (ServingError("ABORTED", "a\n  b\t"), "ABORTED", "a b"),
+    ],
+)
+def test_errors_as_clients_see_them(error, code, message):
+    error = as_serving_error(error)
+    assert (error.code, error.message) == (code, message)
