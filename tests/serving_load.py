@@ -7,21 +7,18 @@ serves the shipped model by `tfxformer serve`, and prints what the clients see.
 
 import argparse
 import collections
-import contextlib
-import http.client
-import itertools
 import json
 import random
 import threading
 import time
-from urllib.parse import urlsplit
 
 import grpc
 import numpy as np
 import tensorflow as tf
 import tensorflow_text  # noqa: F401
-from tensorflow_serving.apis import prediction_service_pb2_grpc
+from local_server import LocalServer, ask, wait_for
 from tensorflow_serving.apis.predict_pb2 import PredictRequest
+from tensorflow_serving.apis.prediction_service_pb2_grpc import PredictionServiceStub
 
 SIZES = (1, 1, 1, 1, 2, 4)  # texts of a request
 
@@ -40,7 +37,7 @@ def right_answers(count=None, texts=None):
 
 
 class Load:
-    """Clients that ask for translations until the context ends.
+    """Clients that ask for translations while the context lasts.
 
     Args:
         server: Has ``url`` and ``grpc``, its addresses.
@@ -50,19 +47,12 @@ class Load:
 
     def __init__(self, server, answers, clients=64):
         self.server, self.answers = server, answers
-        self.done, self.versions = collections.Counter(), collections.Counter()
-        self.sentences, self.errors, self.wrong, self.seconds = 0, [], [], []
-        self._stop, self._lock = threading.Event(), threading.Lock()
-        self._channels = [grpc.insecure_channel(server.grpc) for _ in range(4)]
-        stubs = itertools.cycle(
-            prediction_service_pb2_grpc.PredictionServiceStub(channel)
-            for channel in self._channels
-        )
-        asks = [
-            self._grpc(next(stubs)) if i % 2 else self._rest for i in range(clients)
-        ]
+        self.seconds, self.errors, self.wrong = [], [], []
+        self.sentences, self.versions = 0, collections.Counter()
+        self._stop = threading.Event()
+        self._channel = grpc.insecure_channel(server.grpc)
         self._threads = [
-            threading.Thread(target=self._run, args=given) for given in enumerate(asks)
+            threading.Thread(target=self._run, args=(i,)) for i in range(clients)
         ]
 
     def __enter__(self):
@@ -76,20 +66,18 @@ class Load:
         for thread in self._threads:
             thread.join()
         self.elapsed = time.monotonic() - self.started
-        for channel in self._channels:
-            channel.close()
+        self._channel.close()
 
     def wait(self, requests):
         """Until so many more requests are answered."""
-        end, until = time.monotonic() + 120, self.done.total() + requests
-        while self.done.total() < until:
-            assert time.monotonic() < end and not self.errors, self.errors[:3]
-            time.sleep(0.01)
+        until = len(self.seconds) + requests
+        wait_for(lambda: len(self.seconds) >= until, 120)
+        assert not self.errors and not self.wrong, (self.errors[:3], self.wrong[:3])
 
     def summary(self):
         percentiles = (1000 * np.percentile(self.seconds, [50, 95, 99, 100])).round(1)
         return {
-            "requests": dict(self.done),
+            "requests": len(self.seconds),
             "sentences": self.sentences,
             "errors": len(self.errors),
             "wrong_answers": len(self.wrong),
@@ -98,63 +86,48 @@ class Load:
             "sentences_per_second": round(self.sentences / self.elapsed, 1),
         }
 
-    def _run(self, seed, ask):
-        rng = random.Random(seed)
-        address = urlsplit(self.server.url).netloc
-        connection = http.client.HTTPConnection(address, timeout=60)
-        with contextlib.closing(connection):
-            while not self._stop.is_set():
-                texts = rng.sample([*self.answers], rng.choice(SIZES))
-                start = time.monotonic()
-                try:
-                    protocol, found = ask(connection, texts)
-                except Exception as error:
-                    self.errors.append(repr(error)[:300])
-                    time.sleep(0.1)
-                    continue
-                with self._lock:
-                    self.done[protocol] += 1
-                    self.sentences += len(texts)
-                    self.seconds.append(time.monotonic() - start)
-                    if found != [self.answers[text] for text in texts]:
-                        self.wrong.append((texts, found))
+    def _run(self, seed):
+        rng, texts = random.Random(seed), [*self.answers]
+        while not self._stop.is_set():
+            asked = rng.sample(texts, rng.choice(SIZES))
+            start = time.monotonic()
+            try:
+                found = self._by_grpc(asked) if seed % 2 else self._by_rest(asked)
+            except Exception as error:
+                self.errors.append(repr(error)[:300])
+                continue
+            self.seconds.append(time.monotonic() - start)
+            self.sentences += len(asked)
+            if found != [self.answers[text] for text in asked]:
+                self.wrong.append((asked, found))
 
-    def _rest(self, connection, texts):
-        body = json.dumps({"instances": texts})
-        connection.request("POST", "/v1/models/pt_en:predict", body)
-        answer = connection.getresponse()
-        found = json.loads(answer.read())
-        assert answer.status == 200, found
-        return "REST", [row["translation"] for row in found["predictions"]]
+    def _by_rest(self, texts):
+        path = "/v1/models/pt_en:predict"
+        status, found = ask(self.server.url, path, {"instances": texts})
+        assert status == 200, found
+        return [row["translation"] for row in found["predictions"]]
 
-    def _grpc(self, stub):
-        def ask(_, texts):
-            request = PredictRequest(
-                model_spec={"name": "pt_en"},
-                inputs={"text": tf.make_tensor_proto(texts, tf.string)},
-            )
-            answer = stub.Predict(request, timeout=60)
-            self.versions[answer.model_spec.version.value] += 1
-            found = answer.outputs["translation"].string_val
-            return "gRPC", [x.decode() for x in found]
-
-        return ask
+    def _by_grpc(self, texts):
+        request = PredictRequest(
+            model_spec={"name": "pt_en"},
+            inputs={"text": tf.make_tensor_proto(texts, tf.string)},
+        )
+        answer = PredictionServiceStub(self._channel).Predict(request, timeout=60)
+        self.versions[answer.model_spec.version.value] += 1
+        return [x.decode() for x in answer.outputs["translation"].string_val]
 
 
 def main():
-    from local_server import LocalServer
-
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--seconds", type=float, default=300)
-    parser.add_argument("--clients", type=int, default=64)
-    args = parser.parse_args()
-    answers = right_answers(200)
-    memory, resident = "process_resident_memory_bytes", []
-    with LocalServer() as server, Load(server, answers, args.clients) as load:
-        while time.monotonic() - load.started < args.seconds:
-            time.sleep(args.seconds / 10)
-            resident.append(round(server.metric(memory) / 2**20))
-    print(json.dumps({**load.summary(), "resident_mib": resident}, indent=1))
+    seconds = parser.parse_args().seconds
+    answers, resident = right_answers(200), []
+    with LocalServer() as server, Load(server, answers) as load:
+        while time.monotonic() - load.started < seconds:
+            time.sleep(seconds / 10)
+            size = server.metric("process_resident_memory_bytes")
+            resident.append(round(size / 2**20))
+    print(json.dumps({**load.summary(), "resident_mib": resident}))
 
 
 if __name__ == "__main__":

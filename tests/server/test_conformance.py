@@ -15,13 +15,17 @@ import grpc
 import pytest
 import tensorflow as tf
 from local_server import ask
-from tensorflow_serving.apis import (
-    get_model_metadata_pb2,
-    get_model_status_pb2,
-    model_service_pb2_grpc,
-    prediction_service_pb2_grpc,
+from tensorflow_serving.apis.get_model_metadata_pb2 import (
+    GetModelMetadataRequest,
+    SignatureDefMap,
 )
+from tensorflow_serving.apis.get_model_status_pb2 import (
+    GetModelStatusRequest,
+    ModelVersionStatus,
+)
+from tensorflow_serving.apis.model_service_pb2_grpc import ModelServiceStub
 from tensorflow_serving.apis.predict_pb2 import PredictRequest
+from tensorflow_serving.apis.prediction_service_pb2_grpc import PredictionServiceStub
 
 Asked = namedtuple("Asked", "url grpc model version")
 
@@ -131,14 +135,6 @@ def test_predict(rest, signature, key, value, answer):
     assert rest("P", body) == rest("V:predict", body) == (200, answer)
 
 
-def test_rows_and_columns_have_the_same_answers(rest):
-    texts = ["Bom dia!", "O gato preto."]
-    _, rows = rest("P", {"instances": texts})
-    _, columns = rest("P", {"inputs": texts})
-    found = [row["translation"] for row in rows["predictions"]]
-    assert found == columns["outputs"]["translation"]
-
-
 # --- REST: errors ---
 
 # Each line: the method and the path, the body, the status, a part of the message.
@@ -205,15 +201,13 @@ def channel(asked):
 
 @pytest.fixture
 def predict(asked, channel):
-    stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
-
-    def predict(spec=None, outputs=(), **inputs):
+    def predict(spec, inputs, outputs=()):
         request = PredictRequest(
-            model_spec={"name": asked.model, **(spec or {})},
+            model_spec={"name": asked.model, **spec},
             inputs={name: tf.make_tensor_proto(x) for name, x in inputs.items()},
             output_filter=outputs,
         )
-        return stub.Predict(request, timeout=60)
+        return PredictionServiceStub(channel).Predict(request, timeout=60)
 
     return predict
 
@@ -228,79 +222,63 @@ def test_grpc_predict(predict, asked):
     """predict.proto: "Effective Model Specification used to process PredictRequest"."""
     signature = {"signature_name": "serving_default"}
     for spec in ({}, signature, {"version": {"value": asked.version}}):
-        answer = predict(spec, text=["Bom dia!", ""])
-        assert {*answer.outputs} == {"translation", "score"}
-        translation = answer.outputs["translation"]
-        assert [d.size for d in translation.tensor_shape.dim] == [2]
+        answer = predict(spec, {"text": ["Bom dia!", ""]})
         # In the fields where clients look for them.
-        assert translation.string_val[1] == b""
-        assert len(answer.outputs["score"].float_val) == 2
+        assert answer.outputs["translation"].string_val[1] == b""
+        assert len(answer.outputs["score"].float_val) == len(answer.outputs) == 2
         spec = answer.model_spec
         assert (spec.name, spec.version.value) == (asked.model, asked.version)
         assert spec.signature_name == "serving_default"
-    answer = predict({"signature_name": "score"}, text=["a"], translation=["b"])
-    assert tf.make_ndarray(answer.outputs["score"]).shape == (1,)
+    # predict.proto: output_filter, "If not specified, all outputs are returned".
+    assert {*predict({}, {"text": ["a"]}, ["score"]).outputs} == {"score"}
+    assert code_of(predict, {}, {"text": ["a"]}, ["nope"]) == "INVALID_ARGUMENT"
 
 
-def test_grpc_output_filter(predict):
-    """predict.proto: "If not specified, all outputs are returned"."""
-    assert {*predict(outputs=["score"], text=["a"]).outputs} == {"score"}
-    assert code_of(predict, outputs=["nope"], text=["a"]) == "INVALID_ARGUMENT"
+GRPC_ERRORS = [
+    ("NOT_FOUND", {"name": "nope"}, {"text": ["a"]}),
+    ("NOT_FOUND", {"version": {"value": 99999}}, {"text": ["a"]}),
+    ("INVALID_ARGUMENT", {"version_label": "no_such_label"}, {"text": ["a"]}),
+    ("INVALID_ARGUMENT", {"name": ""}, {"text": ["a"]}),
+    ("FAILED_PRECONDITION", {"signature_name": "nope"}, {"text": ["a"]}),
+    ("INVALID_ARGUMENT", {}, {}),
+    ("INVALID_ARGUMENT", {}, {"tekst": ["a"]}),
+    ("INVALID_ARGUMENT", {}, {"text": ["a"], "more": ["b"]}),
+    ("INVALID_ARGUMENT", {}, {"text": [1]}),
+    ("INVALID_ARGUMENT", {"signature_name": "score"}, {**PAIRS, "text": ["a"]}),
+]
 
 
-@pytest.mark.parametrize(
-    ("spec", "inputs", "code"),
-    [
-        ({"name": "nope"}, {"text": ["a"]}, "NOT_FOUND"),
-        ({"version": {"value": 99999}}, {"text": ["a"]}, "NOT_FOUND"),
-        ({"version_label": "no_such_label"}, {"text": ["a"]}, "INVALID_ARGUMENT"),
-        ({"name": ""}, {"text": ["a"]}, "INVALID_ARGUMENT"),
-        ({"signature_name": "nope"}, {"text": ["a"]}, "FAILED_PRECONDITION"),
-        ({}, {}, "INVALID_ARGUMENT"),
-        ({}, {"tekst": ["a"]}, "INVALID_ARGUMENT"),
-        ({}, {"text": ["a"], "more": ["b"]}, "INVALID_ARGUMENT"),
-        ({}, {"text": [1]}, "INVALID_ARGUMENT"),
-        (
-            {"signature_name": "score"},
-            {"text": ["a", "b"], "translation": ["c"]},
-            "INVALID_ARGUMENT",
-        ),
-    ],
-)
-def test_grpc_predict_refuses(predict, spec, inputs, code):
-    assert code_of(predict, spec, **inputs) == code
+@pytest.mark.parametrize(("code", "spec", "inputs"), GRPC_ERRORS)
+def test_grpc_errors(predict, code, spec, inputs):
+    assert code_of(predict, spec, inputs) == code
 
 
 def test_grpc_metadata(asked, channel):
     """get_model_metadata.proto: "signature_def" is the one supported field."""
-    stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
 
     def metadata(*fields):
-        request = get_model_metadata_pb2.GetModelMetadataRequest(
-            model_spec={"name": asked.model}, metadata_field=fields
-        )
-        return stub.GetModelMetadata(request, timeout=60)
+        request = GetModelMetadataRequest(metadata_field=fields)
+        request.model_spec.name = asked.model
+        return PredictionServiceStub(channel).GetModelMetadata(request, timeout=60)
 
-    answer = metadata("signature_def")
+    answer, found = metadata("signature_def"), SignatureDefMap()
     assert answer.model_spec.version.value == asked.version
-    found = get_model_metadata_pb2.SignatureDefMap()
     assert answer.metadata["signature_def"].Unpack(found)
     signature = found.signature_def["serving_default"]
-    assert {*signature.inputs} == {"text"}
+    assert [*signature.inputs] == ["text"]
     assert {*signature.outputs} == {"translation", "score"}
     assert code_of(metadata) == code_of(metadata, "other") == "INVALID_ARGUMENT"
 
 
 def test_grpc_status(asked, channel):
     """get_model_status.proto: all versions if the version is not set."""
-    stub = model_service_pb2_grpc.ModelServiceStub(channel)
 
     def status(**spec):
-        request = get_model_status_pb2.GetModelStatusRequest(model_spec=spec)
-        found = stub.GetModelStatus(request, timeout=60).model_version_status
-        return [(x.version, x.state) for x in found]
+        request = GetModelStatusRequest(model_spec=spec)
+        found = ModelServiceStub(channel).GetModelStatus(request, timeout=60)
+        return [(x.version, x.state) for x in found.model_version_status]
 
-    available = (asked.version, get_model_status_pb2.ModelVersionStatus.AVAILABLE)
+    available = (asked.version, ModelVersionStatus.AVAILABLE)
     assert available in status(name=asked.model)
     assert available in status(name=asked.model, version={"value": asked.version})
     assert code_of(status, name="nope") == "NOT_FOUND"
