@@ -1,11 +1,36 @@
 """The Transformer: token ids to logits (Figure 1 of the paper)."""
 
+from typing import NamedTuple
+
 import keras
 from keras import ops
 
 from tfxformer.layers import Decoder, Encoder, padding_mask
 from tfxformer.layers.kernels import add_bias
-from tfxformer.layers.sizes import integers
+from tfxformer.layers.masking import mask_bias
+from tfxformer.layers.sizes import settings
+
+# Settings that the encoder and the decoder do not share.
+OWN_SETTINGS = {
+    "input_vocab_size",
+    "target_vocab_size",
+    "tie_embeddings",
+    "num_decoder_layers",
+}
+
+
+class EncodedSource(NamedTuple):
+    """What decoding reads of the sources.
+
+    Attributes:
+        key_value: for each decoder layer a pair of cross-attention's keys and values,
+            each ``(batch, heads, source, key_dim)``.
+        mask_bias: ``(batch, 1, 1, source)``, 0 where the source has a token and far
+            below any score where it has padding.
+    """
+
+    key_value: tuple
+    mask_bias: object
 
 
 @keras.saving.register_keras_serializable("tfxformer")
@@ -80,55 +105,28 @@ class Transformer(keras.Model):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        vocab_sizes = integers(
-            input_vocab_size=input_vocab_size, target_vocab_size=target_vocab_size
-        )
-        input_vocab_size, target_vocab_size = vocab_sizes.values()
+        self.config = dict(settings(locals()))
+        self.supports_masking = True
         if tie_embeddings and input_vocab_size != target_vocab_size:
             raise ValueError(
                 "tie_embeddings needs one vocabulary: input_vocab_size="
                 f"{input_vocab_size}, target_vocab_size={target_vocab_size}"
             )
-        self.supports_masking = True
-        stack = {
-            **integers(
-                num_layers=num_layers,
-                d_model=d_model,
-                num_heads=num_heads,
-                dff=dff,
-                max_length=max_length,
-            ),
-            "dropout_rate": dropout_rate,
-            "norm": norm,
-            "learned_positions": learned_positions,
-            "use_positions": use_positions,
-            "attention_dropout": attention_dropout,
-            "activation_dropout": activation_dropout,
-        }
-        if num_decoder_layers is not None:
-            decoder = integers(num_decoder_layers=num_decoder_layers)
-            (num_decoder_layers,) = decoder.values()
-        self.config = {
-            **stack,
-            **vocab_sizes,
-            "tie_embeddings": tie_embeddings,
-            "num_decoder_layers": num_decoder_layers,
-        }
-        self.max_length = stack["max_length"]
-        self.target_vocab_size = target_vocab_size
+        self.max_length = self.config["max_length"]
+        self.target_vocab_size = self.config["target_vocab_size"]
+        stack = {x: value for x, value in self.config.items() if x not in OWN_SETTINGS}
         stack["dtype"] = self.dtype_policy
         self.encoder = Encoder(vocab_size=input_vocab_size, name="encoder", **stack)
-        self.decoder = Decoder(
-            vocab_size=target_vocab_size,
-            embedding=self.encoder.pos_embedding.embedding if tie_embeddings else None,
-            name="decoder",
-            **stack | {"num_layers": num_decoder_layers or num_layers},
-        )
+        if tie_embeddings:
+            stack["embedding"] = self.encoder.pos_embedding.embedding
+        if num_decoder_layers is not None:
+            stack["num_layers"] = num_decoder_layers
+        self.decoder = Decoder(vocab_size=target_vocab_size, name="decoder", **stack)
         self.final_layer = (
             None
             if tie_embeddings
             else keras.layers.Dense(
-                target_vocab_size, name="final_layer", dtype=self.dtype_policy
+                self.target_vocab_size, name="final_layer", dtype=self.dtype_policy
             )
         )
 
@@ -157,6 +155,21 @@ class Transformer(keras.Model):
         Returns:
             ``(batch, target, d_model)``.
         """
+        return self._decode(inputs, source_mask, target_mask, training)[0]
+
+    def attention(self, inputs):
+        """Cross-attention's weights over given targets, without a gradient's dropout.
+
+        Args:
+            inputs: as a call takes them.
+
+        Returns:
+            ``(batch, layers, heads, target, source)``.
+        """
+        return self._decode(inputs, training=False)[1]
+
+    def _decode(self, inputs, source_mask=None, target_mask=None, training=None):
+        """Hidden states and cross-attention's weights."""
         source, target_in = inputs
         if source_mask is None:
             source_mask = padding_mask(source)
@@ -167,6 +180,7 @@ class Transformer(keras.Model):
             context,
             x_mask=target_mask,
             context_mask=source_mask,
+            return_attention_scores=True,
             training=training,
         )
 
@@ -179,29 +193,29 @@ class Transformer(keras.Model):
         """
         return None
 
-    def project(self, x):
-        """From the decoder's vectors to logits (section 3.4).
+    def project(self, x, output_weights=None):
+        """From hidden states to logits (section 3.4).
 
-        With tied embeddings this is the product with each piece's embedding.
+        With tied embeddings this is the product with each token's embedding.
 
         Args:
             x: ``(..., d_model)``.
+            output_weights: what `output_weights` gives, made once for many calls.
 
         Returns:
             ``(..., target_vocab_size)``.
         """
+        kernel, bias = output_weights or self.output_weights()
         # One product over all positions; and what is flat carries no Keras mask on
         # to the logits, which the loss would apply a second time.
         *positions, depth = ops.shape(x)
-        flat = ops.reshape(x, (-1, depth))
-        kernel, bias = self.output_weights()
-        logits = ops.matmul(flat, ops.cast(kernel, x.dtype))
+        logits = ops.matmul(ops.reshape(x, (-1, depth)), ops.cast(kernel, x.dtype))
         if bias is not None:
             logits = add_bias(logits, ops.cast(bias, x.dtype))
         return ops.reshape(logits, (*positions, self.target_vocab_size))
 
     def output_embeddings(self):
-        """The output projection, a row a piece.
+        """The output projection, a row a token.
 
         Returns:
             ``(vocab, d_model)``, and the bias ``(vocab,)`` or None.
@@ -211,7 +225,7 @@ class Transformer(keras.Model):
         return self.decoder.pos_embedding.embedding.embeddings, None
 
     def output_weights(self):
-        """The output projection, a column a piece.
+        """The output projection, a column a token.
 
         Returns:
             ``(d_model, vocab)``, and the bias ``(vocab,)`` or None.
@@ -219,6 +233,40 @@ class Transformer(keras.Model):
         if self.final_layer is not None:
             return self.final_layer.kernel, self.final_layer.bias
         return ops.transpose(self.output_embeddings()[0]), None
+
+    def encode(self, source):
+        """The encoder, and what each decoder layer reads of it, once for all steps.
+
+        Args:
+            source: token ids ``(batch, source)``.
+
+        Returns:
+            `EncodedSource`.
+        """
+        mask = padding_mask(source)
+        context = self.encoder(source, mask=mask, training=False)
+        return EncodedSource(
+            self.decoder.project_source(context),
+            mask_bias(mask, self.compute_dtype)[:, None, None, :],
+        )
+
+    def decode_step(self, tokens, position, encoded, cache, buffers):
+        """The decoder for one more token of each hypothesis.
+
+        Args:
+            tokens: ids ``(batch * beams,)``; the start token first.
+            position: their position, a scalar; 0 is the start token's.
+            encoded: what `encode` gave.
+            cache: the KV cache: for each layer self-attention's keys and values,
+                each ``(batch, beams * heads, positions, key_dim)``.
+            buffers: how the cache takes one more position (`decoding.kv_cache`).
+
+        Returns:
+            Hidden states ``(batch * beams, d_model)``, which `project` turns into
+            logits; the cache with this position; and cross-attention's weights
+            ``(batch, beams, layers * heads, source)``.
+        """
+        return self.decoder.step(tokens, position, *encoded, cache, buffers)
 
     def get_config(self):
         return super().get_config() | self.config

@@ -4,38 +4,32 @@ from typing import NamedTuple
 
 from keras import ops
 
-from tfxformer.decoding.hypotheses import (
-    Decoded,
-    no_weights,
-    stack_weights,
-    take_hypotheses,
-)
-from tfxformer.decoding.next_token import next_token
+from tfxformer.decoding.hypotheses import take_hypotheses
+from tfxformer.decoding.kv_cache import Search
 from tfxformer.decoding.options import NEVER
+from tfxformer.layers.masking import padding_mask
 from tfxformer.tokenizer import END_ID, START_ID
 
 
 class BeamState(NamedTuple):
     """What the loop carries; each field leads with the sentences.
 
-    ``going_on`` hypotheses are those that the next step continues, ``found`` ones
-    have ended; there are ``beam_size`` of either, the found ones best first.
+    The next step continues ``beam_size`` hypotheses. As many that have ended are
+    kept as ``found``, best first.
 
     Attributes:
         greedy: boolean ``(sentences,)``, whether hypothesis 0 is still the one that
             greedy search writes.
-        token: int32 ``(sentences, beams)``, the newest token of what goes on.
+        token: int32 ``(sentences, beams)``, the newest token of each hypothesis.
         ids: int32 ``(sentences, beams, positions)``, all its tokens.
         total: float32 ``(sentences, beams)``, the sum of their log-probabilities;
             `NEVER` for a place that is empty.
         coverage: float32 ``(sentences, beams, source)``, the attention that each
             source token has had; or ().
-        past: the decoder's cache, a `Past`.
-        attention: ``(sentences, beams, layers * heads, source, positions)``, or ().
+        cache: the KV cache.
         found_ids: int32 ``(sentences, beams, positions)``, padded.
         found_rank: float32 ``(sentences, beams)``; `NEVER` for an empty place.
         found_score: float32 ``(sentences, beams)``, mean log-probability per token.
-        found_attention: as ``attention``.
         going: boolean ``(sentences,)``, False once a sentence's search has ended.
     """
 
@@ -44,16 +38,14 @@ class BeamState(NamedTuple):
     ids: object
     total: object
     coverage: object
-    past: object
-    attention: object
+    cache: object
     found_ids: object
     found_rank: object
     found_score: object
-    found_attention: object
     going: object
 
 
-def beam_search(sources, step, options, history, keep_attention=False):
+def beam_search(sources, step, options):
     """Keeps the ``beam_size`` likeliest hypotheses of each sentence side by side.
 
     Each step continues every hypothesis by every token. Of the ``beam_size``
@@ -67,11 +59,9 @@ def beam_search(sources, step, options, history, keep_attention=False):
         sources: `Sources`.
         step: a `DecoderStep` for ``beam_size`` hypotheses a sentence.
         options: `DecodingOptions`.
-        history: a `Growing` or a `Fixed`.
-        keep_attention: return cross-attention's weights as well.
 
     Returns:
-        `Decoded`, without attention's last axes in place; see `decode`.
+        A `Search` whose results are ids, score and rank.
     """
     beams = options.beam_size
     sentences = ops.shape(sources.limit)[0]
@@ -79,13 +69,9 @@ def beam_search(sources, step, options, history, keep_attention=False):
     covers = options.coverage_penalty > 0
 
     def write(position, sources, state):
-        x, past, weights = step(
-            ops.reshape(state.token, (-1,)), position, sources.memory, state.past
+        logits, log_total, cache, weights = step(
+            position, sources, state.token, state.ids, state.cache
         )
-        flat = ops.reshape(state.ids, (-1, ops.shape(state.ids)[-1]))
-        prefix = sources.forced(position, beams)
-        logits, log_total = next_token(step.logits(x), position, flat, prefix, options)
-
         # The likeliest continuations of each hypothesis, then of each sentence. Twice
         # the beam's width, since each hypothesis can end in one way only.
         each = min(2 * beams, logits.shape[-1])
@@ -94,7 +80,7 @@ def beam_search(sources, step, options, history, keep_attention=False):
         allowed = ops.reshape(values > NEVER / 2, (-1, beams, each))
         total = ops.where(allowed, state.total[:, :, None] + gain, NEVER)
         total = ops.reshape(total, (-1, beams * each))
-        place = first_kept(total, state.greedy, min(2 * beams, beams * each))
+        place = _likeliest(total, state.greedy, min(2 * beams, beams * each))
         total = ops.take_along_axis(total, place, axis=1)  # (sentences, twice the beam)
         tokens = ops.reshape(ops.cast(tokens, "int32"), (-1, beams * each))
         token = ops.take_along_axis(tokens, place, axis=1)
@@ -102,75 +88,53 @@ def beam_search(sources, step, options, history, keep_attention=False):
         ends = ops.equal(token, END_ID)
         greedy = ops.logical_and(state.greedy, ops.logical_not(ends[:, 0]))
 
-        attention, coverage = state.attention, state.coverage
-        if keep_attention:
-            attention = history.append(
-                attention, stack_weights(weights), position, axis=-1
-            )
-        if covers:
-            coverage = coverage + attended(weights)
+        coverage = state.coverage
+        if covers:  # the mean of layers and heads
+            coverage = coverage + ops.mean(weights, axis=2)
 
         # What ends here joins what has been found.
         last = position + 1 >= sources.limit[:, None]  # (sentences, 1)
         length = ops.cast(position + 1, "float32")
         new = parent[:, :beams]
-        new_ids = history.append(
-            take_hypotheses(state.ids, new), token[:, :beams, None], position, axis=-1
+        new_ids = step.append_ids(
+            take_hypotheses(state.ids, new), token[:, :beams], position
         )
         new_total = total[:, :beams]
         rank = ranking(new_total, length, options)
         if covers:
             seen = take_hypotheses(coverage, new)
-            rank = rank + options.coverage_penalty * covered(seen, sources.memory)
-        complete = ops.logical_and(
-            ops.logical_or(ends[:, :beams], last), new_total > NEVER / 2
-        )
+            rank = rank + options.coverage_penalty * _covered(seen, sources.ids)
+        complete = ops.logical_or(ends[:, :beams], last)
+        complete = ops.logical_and(complete, new_total > NEVER / 2)
         # A sentence whose search has ended waits for its neighbours, unchanged.
         complete = ops.logical_and(complete, state.going[:, None])
-        found_ids = history.append(
-            state.found_ids, ops.zeros((*ops.shape(new), 1), "int32"), position, axis=-1
-        )
+        rank = ops.where(complete, rank, NEVER)
         found_rank, order = ops.top_k(
-            ops.concatenate(
-                [state.found_rank, ops.where(complete, rank, NEVER)], axis=1
-            ),
-            beams,
+            ops.concatenate([state.found_rank, rank], axis=1), beams
         )
-        score = ops.concatenate([state.found_score, new_total / length], axis=1)
-        found_attention = state.found_attention
-        if keep_attention:
-            nothing = ops.zeros_like(attention[..., :1])
-            found_attention = ops.concatenate(
-                [
-                    history.append(found_attention, nothing, position, axis=-1),
-                    take_hypotheses(attention, new),
-                ],
-                axis=1,
-            )
-            found_attention = take_hypotheses(found_attention, order)
+
+        def best_of(found, new):
+            return take_hypotheses(ops.concatenate([found, new], axis=1), order)
+
+        found_ids = step.append_ids(state.found_ids, ops.zeros_like(new), position)
 
         # The likeliest that do not end go on.
         total = ops.where(ends, NEVER, total)
-        stays = first_kept(total, greedy, beams)
+        stays = _likeliest(total, greedy, beams)
         total, parent, token = (
             ops.take_along_axis(x, stays, axis=1) for x in (total, parent, token)
         )
+        ids = take_hypotheses(state.ids, parent)
         state = BeamState(
             greedy=greedy,
             token=token,
-            ids=history.append(
-                take_hypotheses(state.ids, parent), token[:, :, None], position, axis=-1
-            ),
+            ids=step.append_ids(ids, token, position),
             total=total,
             coverage=take_hypotheses(coverage, parent),
-            past=step.reorder(past, parent),
-            attention=take_hypotheses(attention, parent),
-            found_ids=take_hypotheses(
-                ops.concatenate([found_ids, new_ids], axis=1), order
-            ),
+            cache=_reorder(cache, parent),
+            found_ids=best_of(found_ids, new_ids),
             found_rank=found_rank,
-            found_score=take_hypotheses(score, order),
-            found_attention=found_attention,
+            found_score=best_of(state.found_score, new_total / length),
             going=state.going,
         )
         return state._replace(going=goes_on(state, sources, last[:, 0]))
@@ -186,51 +150,43 @@ def beam_search(sources, step, options, history, keep_attention=False):
 
     def results(state):
         n = options.n_best
-        attention = state.found_attention
-        return (
-            state.found_ids[:, :n],
-            state.found_score[:, :n],
-            state.found_rank[:, :n],
-            attention[:, :n] if keep_attention else (),
-        )
+        found = state.found_ids, state.found_score, state.found_rank
+        return tuple(x[:, :n] for x in found)
 
     # At first the hypotheses are one: only one of them may go on.
     first = ops.cast(ops.arange(beams) > 0, "float32")[None] * NEVER
-    nothing = history.empty((*pair, None), "int32")
-    weights = no_weights(sources, step, beams, history) if keep_attention else ()
-    state = BeamState(
+    start = BeamState(
         greedy=sources.limit > 0,
         token=ops.full(pair, START_ID, "int32"),
-        ids=nothing,
+        ids=step.no_ids(sentences),
         total=ops.broadcast_to(first, pair),
         coverage=ops.zeros((*pair, ops.shape(sources.ids)[1])) if covers else (),
-        past=step.nothing_written(sentences),
-        attention=weights,
-        found_ids=nothing,
+        cache=step.empty_cache(sentences),
+        found_ids=step.no_ids(sentences),
         # The translation of nothing is nothing, and that is found already.
         found_rank=ops.broadcast_to(
             ops.where(sources.limit[:, None] > 0, NEVER, 0.0), pair
         ),
         found_score=ops.zeros(pair),
-        found_attention=weights,
         going=sources.limit > 0,
     )
-    return Decoded(
-        *history.repeat(write, lambda state: state.going, results, sources, state)
-    )
+    return Search(write, lambda state: state.going, results, start)
 
 
-def first_kept(total, keep_first, count):
-    """Finds the likeliest hypotheses; one that must stay comes first.
+def _reorder(cache, parent):
+    """The KV cache of hypotheses that continue others, ``(sentences, beams)``."""
 
-    Args:
-        total: float32 ``(sentences, hypotheses)``, sums of log-probabilities.
-        keep_first: boolean ``(sentences,)``, whether hypothesis 0 must stay.
-        count: how many to find.
+    def take(x):
+        _, width, length, key_dim = ops.shape(x)  # the width is beams * heads
+        beams = parent.shape[1]
+        apart = ops.reshape(x, (-1, beams, width // beams, length, key_dim))
+        return ops.reshape(take_hypotheses(apart, parent), (-1, width, length, key_dim))
 
-    Returns:
-        int32 ``(sentences, count)``, the places of the hypotheses.
-    """
+    return tuple((take(keys), take(values)) for keys, values in cache)
+
+
+def _likeliest(total, keep_first, count):
+    """The places of the likeliest, ``(sentences, count)``; maybe place 0 first."""
     first = ops.arange(total.shape[1]) == 0
     kept = ops.logical_and(first[None], keep_first[:, None])
     # Sums of log-probabilities are below 0.
@@ -254,13 +210,8 @@ def ranking(total, length, options):
     return total / ((5.0 + length) / 6.0) ** options.length_penalty
 
 
-def attended(weights):
-    """The attention of one step: mean of layers and heads ``(sentences, beams, S)``."""
-    return ops.cast(ops.mean(ops.concatenate(weights, axis=2), axis=2), "float32")
-
-
-def covered(coverage, memory):
+def _covered(coverage, source):
     """GNMT's coverage: the sum of log min(attention, 1) over the source's tokens."""
     log = ops.log(ops.clip(coverage, 1e-9, 1.0))
-    real = ops.cast(memory.hidden[:, 0] > -1.0, "float32")  # (sentences, 1, source)
+    real = ops.cast(padding_mask(source), "float32")[:, None]  # (sentences, 1, source)
     return ops.sum(log * real, axis=-1)

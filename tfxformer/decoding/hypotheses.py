@@ -32,40 +32,11 @@ class Decoded(NamedTuple):
     attention: object
 
 
-def stack_weights(attention):
-    """Each layer's weights to ``(sentences, beams, layers * heads, source, 1)``."""
-    return ops.cast(ops.concatenate(attention, axis=2), "float32")[..., None]
-
-
-def no_weights(sources, step, beams, history):
-    """Room for the weights of all steps."""
-    sentences, length = ops.shape(sources.ids)
-    rows = len(step.layers) * step.heads
-    return history.empty((sentences, beams, rows, length, None), "float32")
-
-
-def best_first(rank, count, found):
-    """The best of each sentence's hypotheses, best first.
-
-    Args:
-        rank: float32 ``(sentences, hypotheses)``.
-        count: how many.
-        found: a tuple of what there is of the hypotheses,
-            ``(sentences, hypotheses, ...)``, or ().
-
-    Returns:
-        The tuple, ``(sentences, count, ...)``.
-    """
-    order = ops.top_k(rank, count)[1]
-    return tuple(take_hypotheses(x, order) for x in found)
-
-
 def take_hypotheses(x, order):
     """Takes hypotheses ``(sentences, count)`` of ``(sentences, hypotheses, ...)``."""
-    if isinstance(x, tuple):  # nothing is kept
+    if isinstance(x, tuple):  # () where nothing is kept
         return x
-    order = ops.cast(order, "int32")
-    shape = ops.shape(x)
-    rows = order + ops.arange(shape[0], dtype="int32")[:, None] * shape[1]
-    flat = ops.reshape(x, (shape[0] * shape[1], *shape[2:]))
-    return take_rows(flat, rows)
+    sentences, hypotheses, *rest = ops.shape(x)
+    first = ops.arange(sentences, dtype="int32")[:, None] * hypotheses
+    flat = ops.reshape(x, (sentences * hypotheses, *rest))
+    return take_rows(flat, ops.cast(order, "int32") + first)

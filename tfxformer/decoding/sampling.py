@@ -6,7 +6,7 @@ import numpy as np
 from keras import ops
 
 from tfxformer.decoding.options import NEVER
-from tfxformer.layers.kernels import small_softmax
+from tfxformer.layers.kernels import few_rows_softmax
 
 
 def sample_token(logits, uniform, options):
@@ -37,7 +37,7 @@ def sample_token(logits, uniform, options):
     # What is not allowed stays out of reach however high the temperature.
     lag = logits - ops.max(logits, axis=-1, keepdims=True)
     warm = lag / max(options.temperature, 1e-30)
-    probability = small_softmax(ops.where(logits > NEVER / 2, warm, -math.inf))
+    probability = few_rows_softmax(ops.where(logits > NEVER / 2, warm, -math.inf))
     below = ops.cumsum(probability, axis=-1)
     if options.top_p < 1:
         kept = ops.cast(below - probability < options.top_p, "float32")
@@ -52,14 +52,7 @@ def sample_token(logits, uniform, options):
 
 
 def fingerprint(source):
-    """A number for each sentence that its ids alone decide.
-
-    Args:
-        source: token ids ``(sentences, source)``, padded.
-
-    Returns:
-        uint32 ``(sentences,)``.
-    """
+    """A number for each sentence ``(sentences, source)`` that its ids alone decide."""
     source = ops.cast(source, "uint32")
     place = ops.cast(ops.arange(ops.shape(source)[1]), "uint32")
     mixed = mix(source * np.uint32(0x9E3779B1) + mix(place + 1)[None])
@@ -85,10 +78,8 @@ def uniform(sentence, seed, position):
 
 
 def mix(bits):
-    """Spreads every bit of uint32 numbers over all the others.
-
-    The constants are of "lowbias32" (Chris Wellons's search for integer hashes).
-    """
+    """Spreads every bit of uint32 numbers over all the others."""
+    # "lowbias32", found by Chris Wellons's search for integer hashes.
     bits = ops.cast(bits, "uint32")
     for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B)):
         bits = ops.bitwise_xor(bits, ops.right_shift(bits, shift)) * np.uint32(factor)

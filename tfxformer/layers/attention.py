@@ -9,19 +9,13 @@ import keras
 from keras import ops
 
 from tfxformer.layers.dropout import Dropout
-from tfxformer.layers.masking import key_mask, look_ahead_mask
-from tfxformer.layers.projection import Projection
+from tfxformer.layers.kernels import Projection, few_rows_matmul, few_rows_softmax
+from tfxformer.layers.masking import key_mask, look_ahead_mask, mask_bias
 from tfxformer.layers.residual import AddAndNorm
-from tfxformer.layers.sizes import integers
-
-# Far below any score, yet finite in half precision, so that a row with everything
-# masked gives no NaN.
-MASKED = {"float64": -1e9, "float32": -1e9, "bfloat16": -3e4, "float16": -3e4}
-# Between (batch, heads, length, key_dim) and (batch, length, heads, key_dim).
-SWAPPED = (0, 2, 1, 3)
+from tfxformer.layers.sizes import settings
 
 
-def scaled_dot_product_attention(query, key, value, mask=None, dropout=None):
+def scaled_dot_product_attention(query, key, value, mask=None, dropout=None, bias=None):
     """``softmax(Q K^T / sqrt(d_k)) V`` (section 3.2.1).
 
     Args:
@@ -31,6 +25,8 @@ def scaled_dot_product_attention(query, key, value, mask=None, dropout=None):
         mask: boolean, broadcasts to ``(batch, heads, target, source)``; True means
             "may be looked at". None hides nothing.
         dropout: a Keras dropout layer for the weights, or None.
+        bias: added to the scores instead of a mask: `mask_bias` of one, computed once
+            for many calls. A row that may look at nothing is then not all 0.
 
     Returns:
         The gathered values ``(batch, heads, target, value_dim)``, and the weights
@@ -46,24 +42,19 @@ def scaled_dot_product_attention(query, key, value, mask=None, dropout=None):
     """
     # Scaling the query, the smallest of the tensors, is the cheapest place.
     query = query * ops.cast(query.shape[-1] ** -0.5, query.dtype)
-    scores = ops.matmul(query, ops.swapaxes(key, -1, -2))
-    if mask is None:
-        weights = _softmax(scores)  # (batch, heads, target, source)
-    else:
+    scores = few_rows_matmul(query, key, transpose_y=True)
+    if mask is not None:
         # Adding is several times faster on a CPU than choosing between two tensors
         # of the scores' shape.
-        seen = ops.cast(mask, scores.dtype)
-        hidden = (1 - seen) * MASKED[keras.backend.standardize_dtype(scores.dtype)]
-        weights = _softmax(scores + hidden)
+        bias = mask_bias(mask, scores.dtype)
+    if bias is not None:
+        scores = scores + bias
+    weights = few_rows_softmax(scores)  # (batch, heads, target, source)
+    if mask is not None:
         # Only where a whole row is masked does this change anything.
-        weights = weights * seen
+        weights = weights * ops.cast(mask, weights.dtype)
     dropped = weights if dropout is None else dropout(weights)
-    return ops.matmul(dropped, value), weights
-
-
-def _softmax(scores):
-    # Keras warns of a softmax over one element, which a first token's is.
-    return ops.ones_like(scores) if scores.shape[-1] == 1 else ops.softmax(scores)
+    return few_rows_matmul(dropped, value), weights
 
 
 @keras.saving.register_keras_serializable("tfxformer")
@@ -97,12 +88,11 @@ class MultiHeadAttention(keras.layers.Layer):
 
     def __init__(self, num_heads, key_dim, dropout=0.0, **kwargs):
         super().__init__(**kwargs)
+        self.settings = settings(locals())
         self.supports_masking = True
-        sizes = integers(num_heads=num_heads, key_dim=key_dim)
-        self.num_heads, self.key_dim = sizes.values()
-        self.dropout_rate = dropout
-        width = self.num_heads * self.key_dim
-        policy = self.dtype_policy
+        self.num_heads = self.settings["num_heads"]
+        self.key_dim = self.settings["key_dim"]
+        width, policy = self.num_heads * self.key_dim, self.dtype_policy
         self.query_dense = Projection(width, name="query", dtype=policy)
         self.key_dense = Projection(width, name="key", dtype=policy)
         self.value_dense = Projection(width, name="value", dtype=policy)
@@ -136,13 +126,13 @@ class MultiHeadAttention(keras.layers.Layer):
         query = self._split(self.query_dense(query))
         key, value = self.project(value)
         x, weights = scaled_dot_product_attention(query, key, value, mask, self.dropout)
-        x = ops.transpose(x, SWAPPED)  # (batch, target, heads, key_dim)
+        x = ops.transpose(x, (0, 2, 1, 3))  # (batch, target, heads, key_dim)
         x = ops.reshape(x, (-1, ops.shape(x)[1], self.num_heads * self.key_dim))
         output = self.output_dense(x)
         return (output, weights) if return_attention_scores else output
 
     def project(self, value):
-        """The keys and values of a sequence, in heads.
+        """Projects a sequence to keys and values.
 
         Args:
             value: ``(batch, source, d_model)``.
@@ -154,14 +144,58 @@ class MultiHeadAttention(keras.layers.Layer):
 
     def _split(self, x):
         x = ops.reshape(x, (-1, ops.shape(x)[1], self.num_heads, self.key_dim))
-        return ops.transpose(x, SWAPPED)  # (batch, heads, length, key_dim)
+        return ops.transpose(x, (0, 2, 1, 3))  # (batch, heads, length, key_dim)
+
+    def self_step(self, x, position, cache, buffers):
+        """Attends from the newest position of each hypothesis to all its positions.
+
+        Args:
+            x: ``(batch * beams, d_model)``.
+            position: which position that is, a scalar.
+            cache: keys and values of the positions before, each
+                ``(batch, beams * heads, positions, key_dim)``.
+            buffers: how the cache takes one more position.
+
+        Returns:
+            A tensor like x, and the cache with this position.
+        """
+        # Each hypothesis has positions of its own: its heads stand beside the others'.
+        shape = (-1, cache[0].shape[1], 1, self.key_dim)
+        denses = self.query_dense, self.key_dense, self.value_dense
+        query, key, value = (ops.reshape(dense(x), shape) for dense in denses)
+        keys = buffers.append(cache[0], key, position, axis=2)
+        values = buffers.append(cache[1], value, position, axis=2)
+        bias = buffers.unwritten_bias(position, query.dtype)
+        y, _ = scaled_dot_product_attention(query, keys, values, bias=bias)
+        y = ops.reshape(y, (-1, self.num_heads * self.key_dim))
+        return self.output_dense(y), (keys, values)
+
+    def cross_step(self, x, key_value, bias, beams):
+        """Attends from the newest position of each hypothesis to the source.
+
+        Args:
+            x: ``(batch * beams, d_model)``.
+            key_value: what `project` made of the encoder's output.
+            bias: ``(batch, 1, 1, source)``, hides the source's padding.
+            beams: hypotheses of each sentence.
+
+        Returns:
+            A tensor like x, and the weights ``(batch, heads, beams, source)``.
+        """
+        # The hypotheses of a sentence share its source: they are its queries.
+        query = self.query_dense(x)
+        if beams == 1:  # nothing to move
+            query = ops.reshape(query, (-1, self.num_heads, 1, self.key_dim))
+        else:
+            query = self._split(ops.reshape(query, (-1, beams, query.shape[-1])))
+        y, weights = scaled_dot_product_attention(query, *key_value, bias=bias)
+        if beams > 1:
+            y = ops.transpose(y, (0, 2, 1, 3))  # (batch, beams, heads, key_dim)
+        y = ops.reshape(y, (-1, self.num_heads * self.key_dim))
+        return self.output_dense(y), weights
 
     def get_config(self):
-        return super().get_config() | {
-            "num_heads": self.num_heads,
-            "key_dim": self.key_dim,
-            "dropout": self.dropout_rate,
-        }
+        return super().get_config() | self.settings
 
 
 class BaseAttention(keras.layers.Layer):
@@ -189,6 +223,7 @@ class BaseAttention(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
+        self.settings = settings(locals())
         self.supports_masking = True
         policy = self.dtype_policy
         if attention_dropout is None:
@@ -198,26 +233,20 @@ class BaseAttention(keras.layers.Layer):
         )
         self.add_and_norm = AddAndNorm(dropout, norm, name="add_norm", dtype=policy)
 
-    def build(self, x_shape):
-        self.mha.build(x_shape, x_shape)
+    def build(self, x_shape, context_shape=None):
+        self.mha.build(x_shape, context_shape or x_shape)
         self.add_and_norm.build(x_shape)
         self.built = True
 
     def get_config(self):
-        return super().get_config() | {
-            "num_heads": self.mha.num_heads,
-            "key_dim": self.mha.key_dim,
-            "dropout": self.add_and_norm.dropout_rate,
-            "norm": self.add_and_norm.norm,
-            "attention_dropout": self.mha.dropout_rate,
-        }
+        return super().get_config() | self.settings
 
 
 @keras.saving.register_keras_serializable("tfxformer")
 class GlobalSelfAttention(BaseAttention):
     """The encoder's attention: each position looks at all of its own sequence.
 
-    It is made as `BaseAttention` is.
+    It takes the arguments of `BaseAttention`.
 
     Call arguments:
         x: ``(batch, length, d_model)``.
@@ -244,7 +273,7 @@ class GlobalSelfAttention(BaseAttention):
 class CausalSelfAttention(BaseAttention):
     """The decoder's attention over what has been written so far.
 
-    It is made as `BaseAttention` is.
+    It takes the arguments of `BaseAttention`.
 
     Call arguments:
         x: ``(batch, length, d_model)``.
@@ -269,21 +298,29 @@ class CausalSelfAttention(BaseAttention):
         y = self.mha(y, y, mask=visible)
         return self.add_and_norm(x, y, mask=mask)
 
+    def step(self, x, position, cache, buffers):
+        """One more position of each hypothesis; see `MultiHeadAttention.self_step`."""
+        y = self.add_and_norm.before(x)
+        y, cache = self.mha.self_step(y, position, cache, buffers)
+        return self.add_and_norm(x, y), cache
+
 
 @keras.saving.register_keras_serializable("tfxformer")
 class CrossAttention(BaseAttention):
     """The decoder's attention over the source: queries from x, the rest from context.
 
-    It is made as `BaseAttention` is.
+    It takes the arguments of `BaseAttention`.
 
     Call arguments:
         x: the decoder's positions, ``(batch, target, d_model)``.
         context: the encoder's output, ``(batch, source, d_model)``.
         context_mask: boolean padding mask of the source, ``(batch, source)``;
             without it the Keras mask of context is used.
+        return_attention_scores: also return the weights.
 
     Returns:
-        ``(batch, target, d_model)``.
+        ``(batch, target, d_model)``, and with ``return_attention_scores`` the
+        weights ``(batch, heads, target, source)`` as well.
 
     After a call that is not traced into a graph, ``last_attn_scores`` holds the
     weights, ``(batch, heads, target, source)``.
@@ -296,24 +333,23 @@ class CrossAttention(BaseAttention):
         ((1, 3, 16), (1, 2, 3, 5))
     """
 
-    def __init__(self, *args, **kwargs):
-        super().__init__(*args, **kwargs)
-        self.last_attn_scores = None
+    last_attn_scores = None
 
-    def build(self, x_shape, context_shape):
-        self.mha.build(x_shape, context_shape)
-        self.add_and_norm.build(x_shape)
-        self.built = True
-
-    def call(self, x, context, context_mask=None):
+    def call(self, x, context, context_mask=None, return_attention_scores=False):
         y = self.add_and_norm.before(x)
-        mask = key_mask(context_mask)
-        if _is_traced(y):
-            return self.add_and_norm(x, self.mha(y, context, mask=mask))
-        y, weights = self.mha(y, context, mask=mask, return_attention_scores=True)
+        y, weights = self.mha(
+            y, context, mask=key_mask(context_mask), return_attention_scores=True
+        )
         if not _is_traced(weights):
             self.last_attn_scores = weights
-        return self.add_and_norm(x, y)
+        x = self.add_and_norm(x, y)
+        return (x, weights) if return_attention_scores else x
+
+    def step(self, x, key_value, bias, beams):
+        """One more position of each hypothesis; see `MultiHeadAttention.cross_step`."""
+        y = self.add_and_norm.before(x)
+        y, weights = self.mha.cross_step(y, key_value, bias, beams)
+        return self.add_and_norm(x, y), weights
 
 
 def _is_traced(x):

@@ -1,31 +1,20 @@
 """The decoder: writes the target, each position seeing those before it (Figure 1)."""
 
 import keras
+from keras import ops
 
 from tfxformer.layers.attention import CausalSelfAttention, CrossAttention
-from tfxformer.layers.dropout import Dropout
-from tfxformer.layers.encoder import head_size
 from tfxformer.layers.feed_forward import FeedForward
 from tfxformer.layers.masking import padding_mask
-from tfxformer.layers.normalization import LayerNorm
-from tfxformer.layers.positional import PositionalEmbedding
-from tfxformer.layers.residual import EPSILON
-from tfxformer.layers.sizes import integers
+from tfxformer.layers.sizes import settings
+from tfxformer.layers.stack import Stack, head_size
 
 
 @keras.saving.register_keras_serializable("tfxformer")
 class DecoderLayer(keras.layers.Layer):
     """Causal self-attention, cross-attention, feed-forward.
 
-    Args:
-        d_model: size of each position's vector.
-        num_heads: number of attention heads; it divides ``d_model``.
-        dff: size of the feed-forward network's hidden layer.
-        dropout_rate: dropout of weights and sublayer outputs.
-        norm: "post" (the paper's) or "pre".
-        attention_dropout: dropout of the attention weights; None for
-            ``dropout_rate``.
-        activation_dropout: dropout of the feed-forward network's hidden layer.
+    It takes the arguments of `EncoderLayer`.
 
     Call arguments:
         x: ``(batch, target, d_model)``.
@@ -33,9 +22,11 @@ class DecoderLayer(keras.layers.Layer):
         x_mask: boolean padding mask ``(batch, target)``.
         context_mask: boolean padding mask ``(batch, source)``. Where a mask is not
             given, the Keras mask of its tensor is used.
+        return_attention_scores: also return cross-attention's weights.
 
     Returns:
-        ``(batch, target, d_model)``. ``last_attn_scores`` then holds the
+        ``(batch, target, d_model)``, and with ``return_attention_scores`` the
+        weights ``(batch, heads, target, source)``. ``last_attn_scores`` then holds the
         cross-attention's weights (see `CrossAttention`).
 
     Example:
@@ -58,14 +49,8 @@ class DecoderLayer(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
+        self.settings = settings(locals())
         self.supports_masking = True
-        self.config = {
-            **integers(d_model=d_model, num_heads=num_heads, dff=dff),
-            "dropout_rate": dropout_rate,
-            "norm": norm,
-            "attention_dropout": attention_dropout,
-            "activation_dropout": activation_dropout,
-        }
         attention = {
             "num_heads": num_heads,
             "key_dim": head_size(d_model, num_heads),
@@ -99,34 +84,37 @@ class DecoderLayer(keras.layers.Layer):
         self.ffn.build(x_shape)
         self.built = True
 
-    def call(self, x, context, x_mask=None, context_mask=None):
+    def call(
+        self,
+        x,
+        context,
+        x_mask=None,
+        context_mask=None,
+        return_attention_scores=False,
+    ):
         x = self.causal_self_attention(x, mask=x_mask)
-        x = self.cross_attention(x, context, context_mask=context_mask)
-        return self.ffn(x)
+        x, weights = self.cross_attention(
+            x, context, context_mask=context_mask, return_attention_scores=True
+        )
+        x = self.ffn(x)
+        return (x, weights) if return_attention_scores else x
+
+    def step(self, x, position, source, source_mask_bias, cache, buffers):
+        """One more position of each hypothesis; see `Decoder.step`."""
+        x, cache = self.causal_self_attention.step(x, position, cache, buffers)
+        beams = cache[0].shape[1] // self.settings["num_heads"]
+        x, weights = self.cross_attention.step(x, source, source_mask_bias, beams)
+        return self.ffn(x), cache, weights
 
     def get_config(self):
-        return super().get_config() | self.config
+        return super().get_config() | self.settings
 
 
 @keras.saving.register_keras_serializable("tfxformer")
-class Decoder(keras.layers.Layer):
-    """Embedding, positions and a stack of decoder layers; vectors, not yet logits.
+class Decoder(Stack):
+    """Embedding, positions and a stack of decoder layers: hidden states, no logits yet.
 
-    Args:
-        num_layers: number of layers.
-        d_model: size of each position's vector.
-        num_heads: number of attention heads; it divides ``d_model``.
-        dff: size of the feed-forward network's hidden layer.
-        vocab_size: number of token ids; id 0 is padding.
-        dropout_rate: dropout of embeddings, weights and sublayer outputs.
-        norm: "post" (the paper's) or "pre", which adds one norm after the stack.
-        max_length: the most positions it can encode.
-        learned_positions: learn positions instead of the fixed sines and cosines.
-        use_positions: False leaves positions out.
-        attention_dropout: dropout of the attention weights; None for
-            ``dropout_rate``.
-        activation_dropout: dropout of the feed-forward networks' hidden layers.
-        embedding: a Keras embedding layer to share (tied embeddings), or None.
+    It takes the arguments of `Stack`.
 
     Call arguments:
         x: token ids ``(batch, target)``.
@@ -135,10 +123,12 @@ class Decoder(keras.layers.Layer):
             of x is used, and without that, ``x != 0``.
         context_mask: boolean padding mask ``(batch, source)``; without it the Keras
             mask of context is used.
+        return_attention_scores: also return all layers' cross-attention weights.
 
     Returns:
-        ``(batch, target, d_model)``. ``last_attn_scores`` then holds the last
-        layer's cross-attention weights (see `CrossAttention`).
+        ``(batch, target, d_model)``, and with ``return_attention_scores`` the
+        weights ``(batch, layers, heads, target, source)``. ``last_attn_scores``
+        then holds the last layer's (see `CrossAttention`).
 
     Example:
         >>> import numpy as np
@@ -150,94 +140,77 @@ class Decoder(keras.layers.Layer):
         (1, 3, 16)
     """
 
-    def __init__(
-        self,
-        num_layers,
-        d_model,
-        num_heads,
-        dff,
-        vocab_size,
-        dropout_rate=0.1,
-        norm="post",
-        max_length=2048,
-        learned_positions=False,
-        use_positions=True,
-        embedding=None,
-        attention_dropout=None,
-        activation_dropout=0.0,
-        **kwargs,
-    ):
-        super().__init__(**kwargs)
-        self.supports_masking = True
-        self.config = {
-            **integers(
-                num_layers=num_layers,
-                d_model=d_model,
-                num_heads=num_heads,
-                dff=dff,
-                vocab_size=vocab_size,
-                max_length=max_length,
-            ),
-            "dropout_rate": dropout_rate,
-            "norm": norm,
-            "learned_positions": learned_positions,
-            "use_positions": use_positions,
-            "attention_dropout": attention_dropout,
-            "activation_dropout": activation_dropout,
-        }
-        policy = self.dtype_policy
-        self.pos_embedding = PositionalEmbedding(
-            vocab_size,
-            d_model,
-            max_length,
-            learned_positions,
-            use_positions,
-            embedding=embedding,
-            name="embedding",
-            dtype=policy,
-        )
-        self.dropout = Dropout(dropout_rate, dtype=policy)
-        self.dec_layers = [
-            DecoderLayer(
-                d_model,
-                num_heads,
-                dff,
-                dropout_rate,
-                norm,
-                attention_dropout,
-                activation_dropout,
-                name=f"layer_{i}",
-                dtype=policy,
-            )
-            for i in range(num_layers)
-        ]
-        self.final_norm = (
-            LayerNorm(epsilon=EPSILON, name="final_norm", dtype=policy)
-            if norm == "pre"
-            else None
-        )
+    kind_of_layer = DecoderLayer
+
+    @property
+    def dec_layers(self):
+        """The stack's `DecoderLayer`s, first to last."""
+        return self.stack
 
     @property
     def last_attn_scores(self):
         """The last layer's last weights, ``(batch, heads, target, source)``."""
-        return self.dec_layers[-1].last_attn_scores
+        return self.stack[-1].last_attn_scores
 
-    def build(self, x_shape, context_shape):
-        self.pos_embedding.build(x_shape)
-        shape = (*x_shape, self.config["d_model"])
-        for layer in self.dec_layers:
-            layer.build(shape, context_shape)
-        if self.final_norm is not None:
-            self.final_norm.build(shape)
-        self.built = True
-
-    def call(self, x, context, x_mask=None, context_mask=None, training=None):
+    def call(
+        self,
+        x,
+        context,
+        x_mask=None,
+        context_mask=None,
+        return_attention_scores=False,
+    ):
         if x_mask is None:
             x_mask = padding_mask(x)
         x = self.dropout(self.pos_embedding(x, mask=x_mask))  # (batch, target, d_model)
-        for layer in self.dec_layers:
-            x = layer(x, context, x_mask=x_mask, context_mask=context_mask)
-        return x if self.final_norm is None else self.final_norm(x)
+        attention = []
+        for layer in self.stack:
+            x, weights = layer(
+                x,
+                context,
+                x_mask=x_mask,
+                context_mask=context_mask,
+                return_attention_scores=True,
+            )
+            attention.append(weights)
+        x = self.finish(x)
+        return (x, ops.stack(attention, axis=1)) if return_attention_scores else x
 
-    def get_config(self):
-        return super().get_config() | self.config
+    def project_source(self, context):
+        """Projects a source for each layer's cross-attention, once for all steps.
+
+        Args:
+            context: the encoder's output, ``(batch, source, d_model)``.
+
+        Returns:
+            For each layer a pair of keys and values, each
+            ``(batch, heads, source, key_dim)``.
+        """
+        return tuple(layer.cross_attention.mha.project(context) for layer in self.stack)
+
+    def step(self, tokens, position, source, source_mask_bias, cache, buffers):
+        """One more token of each hypothesis, through the functions of a call.
+
+        Args:
+            tokens: ids ``(batch * beams,)``, all at the same position.
+            position: that position, a scalar; 0 is the start token's.
+            source: what `project_source` gave.
+            source_mask_bias: ``(batch, 1, 1, source)``, hides the source's padding.
+            cache: the KV cache: for each layer self-attention's keys and values,
+                each ``(batch, beams * heads, positions, key_dim)``.
+            buffers: how the cache takes one more position (`decoding.kv_cache`).
+
+        Returns:
+            Hidden states ``(batch * beams, d_model)``, the cache with this position,
+            and cross-attention's weights ``(batch, beams, layers * heads, source)``.
+        """
+        x = self.pos_embedding.step(tokens, position)  # (batch * beams, d_model)
+        caches, attention = [], []
+        for layer, key_value, past in zip(self.stack, source, cache, strict=True):
+            x, past, weights = layer.step(
+                x, position, key_value, source_mask_bias, past, buffers
+            )
+            caches.append(past)
+            attention.append(weights)  # (batch, heads, beams, source)
+        attention = ops.transpose(ops.concatenate(attention, axis=1), (0, 2, 1, 3))
+        return self.finish(x), tuple(caches), attention

@@ -3,13 +3,10 @@
 import keras
 
 from tfxformer.layers.attention import GlobalSelfAttention
-from tfxformer.layers.dropout import Dropout
 from tfxformer.layers.feed_forward import FeedForward
 from tfxformer.layers.masking import padding_mask
-from tfxformer.layers.normalization import LayerNorm
-from tfxformer.layers.positional import PositionalEmbedding
-from tfxformer.layers.residual import EPSILON
-from tfxformer.layers.sizes import integers
+from tfxformer.layers.sizes import settings
+from tfxformer.layers.stack import Stack, head_size
 
 
 @keras.saving.register_keras_serializable("tfxformer")
@@ -53,14 +50,9 @@ class EncoderLayer(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
+        self.settings = settings(locals())
         self.supports_masking = True
-        self.config = {
-            **integers(d_model=d_model, num_heads=num_heads, dff=dff),
-            "dropout_rate": dropout_rate,
-            "norm": norm,
-            "attention_dropout": attention_dropout,
-            "activation_dropout": activation_dropout,
-        }
+        policy = self.dtype_policy
         self.self_attention = GlobalSelfAttention(
             num_heads=num_heads,
             key_dim=head_size(d_model, num_heads),
@@ -68,7 +60,7 @@ class EncoderLayer(keras.layers.Layer):
             norm=norm,
             attention_dropout=attention_dropout,
             name="self_attention",
-            dtype=self.dtype_policy,
+            dtype=policy,
         )
         self.ffn = FeedForward(
             d_model,
@@ -77,7 +69,7 @@ class EncoderLayer(keras.layers.Layer):
             norm,
             activation_dropout,
             name="ffn",
-            dtype=self.dtype_policy,
+            dtype=policy,
         )
 
     def build(self, x_shape):
@@ -90,27 +82,14 @@ class EncoderLayer(keras.layers.Layer):
         return self.ffn(x)
 
     def get_config(self):
-        return super().get_config() | self.config
+        return super().get_config() | self.settings
 
 
 @keras.saving.register_keras_serializable("tfxformer")
-class Encoder(keras.layers.Layer):
+class Encoder(Stack):
     """Embedding, positions and a stack of encoder layers.
 
-    Args:
-        num_layers: number of layers.
-        d_model: size of each position's vector.
-        num_heads: number of attention heads; it divides ``d_model``.
-        dff: size of the feed-forward network's hidden layer.
-        vocab_size: number of token ids; id 0 is padding.
-        dropout_rate: dropout of embeddings, weights and sublayer outputs.
-        norm: "post" (the paper's) or "pre", which adds one norm after the stack.
-        max_length: the most positions it can encode.
-        learned_positions: learn positions instead of the fixed sines and cosines.
-        use_positions: False leaves positions out.
-        attention_dropout: dropout of the attention weights; None for
-            ``dropout_rate``.
-        activation_dropout: dropout of the feed-forward networks' hidden layers.
+    It takes the arguments of `Stack`.
 
     Call arguments:
         x: token ids ``(batch, source)``.
@@ -129,115 +108,20 @@ class Encoder(keras.layers.Layer):
         (1, 3, 16)
     """
 
-    def __init__(
-        self,
-        num_layers,
-        d_model,
-        num_heads,
-        dff,
-        vocab_size,
-        dropout_rate=0.1,
-        norm="post",
-        max_length=2048,
-        learned_positions=False,
-        use_positions=True,
-        attention_dropout=None,
-        activation_dropout=0.0,
-        **kwargs,
-    ):
-        super().__init__(**kwargs)
-        self.supports_masking = True
-        self.config = {
-            **integers(
-                num_layers=num_layers,
-                d_model=d_model,
-                num_heads=num_heads,
-                dff=dff,
-                vocab_size=vocab_size,
-                max_length=max_length,
-            ),
-            "dropout_rate": dropout_rate,
-            "norm": norm,
-            "learned_positions": learned_positions,
-            "use_positions": use_positions,
-            "attention_dropout": attention_dropout,
-            "activation_dropout": activation_dropout,
-        }
-        policy = self.dtype_policy
-        self.pos_embedding = PositionalEmbedding(
-            vocab_size,
-            d_model,
-            max_length,
-            learned_positions,
-            use_positions,
-            name="embedding",
-            dtype=policy,
-        )
-        self.dropout = Dropout(dropout_rate, dtype=policy)
-        self.enc_layers = [
-            EncoderLayer(
-                d_model,
-                num_heads,
-                dff,
-                dropout_rate,
-                norm,
-                attention_dropout,
-                activation_dropout,
-                name=f"layer_{i}",
-                dtype=policy,
-            )
-            for i in range(num_layers)
-        ]
-        self.final_norm = (
-            LayerNorm(epsilon=EPSILON, name="final_norm", dtype=policy)
-            if norm == "pre"
-            else None
-        )
+    kind_of_layer = EncoderLayer
 
-    def build(self, x_shape):
-        self.pos_embedding.build(x_shape)
-        shape = (*x_shape, self.config["d_model"])
-        for layer in self.enc_layers:
-            layer.build(shape)
-        if self.final_norm is not None:
-            self.final_norm.build(shape)
-        self.built = True
+    @property
+    def enc_layers(self):
+        """The stack's `EncoderLayer`s, first to last."""
+        return self.stack
 
-    def call(self, x, mask=None, training=None):
+    def call(self, x, mask=None):
         if mask is None:
             mask = padding_mask(x)
         x = self.dropout(self.pos_embedding(x, mask=mask))  # (batch, source, d_model)
-        for layer in self.enc_layers:
-            x = layer(x, mask=mask, training=training)
-        return x if self.final_norm is None else self.final_norm(x)
+        for layer in self.stack:
+            x = layer(x, mask=mask)
+        return self.finish(x)
 
     def compute_mask(self, x, previous_mask=None):
         return padding_mask(x) if previous_mask is None else previous_mask
-
-    def get_config(self):
-        return super().get_config() | self.config
-
-
-def head_size(d_model, num_heads):
-    """The size of a head: ``d_model / num_heads``, as in the paper (section 3.2.2).
-
-    Args:
-        d_model: size of each position's vector.
-        num_heads: number of attention heads.
-
-    Returns:
-        An integer.
-
-    Raises:
-        ValueError: when the heads do not divide ``d_model``.
-
-    Example:
-        >>> head_size(512, 8)
-        64
-    """
-    d_model, num_heads = integers(d_model=d_model, num_heads=num_heads).values()
-    if d_model % num_heads:
-        raise ValueError(
-            f"d_model={d_model} is not a multiple of num_heads={num_heads}"
-        )
-    return d_model // num_heads

@@ -3,9 +3,9 @@
 import keras
 
 from tfxformer.layers.dropout import Dropout
-from tfxformer.layers.projection import Projection
+from tfxformer.layers.kernels import Projection
 from tfxformer.layers.residual import AddAndNorm
-from tfxformer.layers.sizes import integers
+from tfxformer.layers.sizes import settings
 
 
 @keras.saving.register_keras_serializable("tfxformer")
@@ -41,14 +41,16 @@ class FeedForward(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
+        self.settings = settings(locals())
         self.supports_masking = True
-        d_model, dff = integers(d_model=d_model, dff=dff).values()
         policy = self.dtype_policy
         self.hidden_dense = Projection(
-            dff, activation="relu", name="hidden", dtype=policy
+            self.settings["dff"], activation="relu", name="hidden", dtype=policy
         )
         self.dropout = Dropout(activation_dropout, dtype=policy)
-        self.output_dense = Projection(d_model, name="output", dtype=policy)
+        self.output_dense = Projection(
+            self.settings["d_model"], name="output", dtype=policy
+        )
         self.add_and_norm = AddAndNorm(
             dropout_rate, norm, name="add_norm", dtype=policy
         )
@@ -65,10 +67,4 @@ class FeedForward(keras.layers.Layer):
         return self.add_and_norm(x, self.output_dense(y))
 
     def get_config(self):
-        return super().get_config() | {
-            "d_model": self.output_dense.units,
-            "dff": self.hidden_dense.units,
-            "dropout_rate": self.add_and_norm.dropout_rate,
-            "norm": self.add_and_norm.norm,
-            "activation_dropout": self.dropout.rate,
-        }
+        return super().get_config() | self.settings

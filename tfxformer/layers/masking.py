@@ -4,6 +4,7 @@ A mask is boolean, and True means "may be looked at". All masks broadcast to the
 shape of the attention scores, ``(batch, heads, target, source)``.
 """
 
+import keras
 from keras import ops
 
 from tfxformer.tokenizer import PAD_ID
@@ -59,3 +60,27 @@ def key_mask(mask):
         (1, 1, 1, 2)
     """
     return None if mask is None else ops.expand_dims(ops.cast(mask, "bool"), (1, 2))
+
+
+# Far below any score, yet finite in half precision, so that a row with everything
+# masked gives no NaN.
+MASKED = {"float64": -1e9, "float32": -1e9, "bfloat16": -3e4, "float16": -3e4}
+
+
+def mask_bias(mask, dtype):
+    """Turns a mask into what is added to the scores: 0, or far below any score.
+
+    Args:
+        mask: boolean, of any shape.
+        dtype: the scores' type.
+
+    Returns:
+        A tensor of that type and the mask's shape.
+
+    Example:
+        >>> import numpy as np
+        >>> np.asarray(mask_bias(np.array([True, False]), "float32")).tolist()
+        [-0.0, -1000000000.0]
+    """
+    dtype = keras.backend.standardize_dtype(dtype)
+    return (1 - ops.cast(mask, dtype)) * MASKED[dtype]

@@ -5,10 +5,10 @@ import numpy as np
 from keras import ops
 
 from tfxformer.layers.masking import padding_mask
-from tfxformer.layers.sizes import integers
+from tfxformer.layers.sizes import settings
 
 
-def positional_encoding(length, depth):
+def positional_encoding(length, depth, start=0):
     """The paper's sines and cosines, interleaved.
 
     ``PE(pos, 2i) = sin(pos / 10000^(2i/depth))`` and
@@ -18,6 +18,7 @@ def positional_encoding(length, depth):
     Args:
         length: number of positions.
         depth: size of each encoding, usually ``d_model``; it may be odd.
+        start: the first position.
 
     Returns:
         float32 tensor ``(length, depth)``.
@@ -32,7 +33,7 @@ def positional_encoding(length, depth):
     # digits; JAX knows no other unless it is told to.
     dtype = "float32" if keras.backend.backend() == "jax" else "float64"
     rate = np.power(10000.0, -np.arange(0, depth, 2) / depth)  # (ceil(depth / 2),)
-    position = ops.cast(ops.arange(length), dtype)[:, None]  # (length, 1)
+    position = ops.cast(start + ops.arange(length), dtype)[:, None]  # (length, 1)
     angle = position * ops.convert_to_tensor(rate, dtype)
     pairs = ops.stack([ops.sin(angle), ops.cos(angle)], axis=-1)  # (length, ., 2)
     encoding = ops.reshape(pairs, (-1, 2 * len(rate)))[:, :depth]  # interleaved
@@ -81,13 +82,14 @@ class PositionalEmbedding(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
+        self.settings = settings(locals())
         self.supports_masking = True
-        sizes = integers(vocab_size=vocab_size, d_model=d_model, max_length=max_length)
-        self.vocab_size, self.d_model, self.max_length = sizes.values()
+        self.d_model = self.settings["d_model"]
+        self.max_length = self.settings["max_length"]
         self.learned_positions = learned_positions
         self.use_positions = use_positions
         self.embedding = embedding or keras.layers.Embedding(
-            self.vocab_size,
+            self.settings["vocab_size"],
             self.d_model,
             dtype=self.dtype_policy,
             # With this deviation embeddings that are also the output projection
@@ -95,7 +97,7 @@ class PositionalEmbedding(keras.layers.Layer):
             embeddings_initializer=keras.initializers.RandomNormal(
                 stddev=self.d_model**-0.5
             ),
-            name="pieces",
+            name="pieces",  # the weight's name in exported models
         )
         self.positions = None
 
@@ -133,27 +135,37 @@ class PositionalEmbedding(keras.layers.Layer):
         embedded = self.embedding(x)
         return embedded * ops.cast(self.d_model**0.5, embedded.dtype)
 
-    def encodings(self, length):
-        """The encodings of the first positions (section 3.5).
+    def encodings(self, length, start=0):
+        """The encodings of some positions, fixed or learned (section 3.5).
 
         Args:
-            length: how many.
+            length: number of positions.
+            start: the first of them.
 
         Returns:
             ``(length, d_model)``.
         """
         if self.learned_positions:
-            return self.positions[:length]
-        return positional_encoding(length, self.d_model)
+            return ops.take(self.positions, start + ops.arange(length), axis=0)
+        return positional_encoding(length, self.d_model, start)
+
+    def step(self, tokens, position):
+        """One token of each hypothesis, all at the same position.
+
+        Args:
+            tokens: ids ``(rows,)``.
+            position: an int32 scalar.
+
+        Returns:
+            ``(rows, d_model)``.
+        """
+        embedded = self.embed(tokens)
+        if not self.use_positions:
+            return embedded
+        return embedded + ops.cast(self.encodings(1, position), embedded.dtype)
 
     def compute_mask(self, x, previous_mask=None):
         return padding_mask(x) if previous_mask is None else previous_mask
 
     def get_config(self):
-        return super().get_config() | {
-            "vocab_size": self.vocab_size,
-            "d_model": self.d_model,
-            "max_length": self.max_length,
-            "learned_positions": self.learned_positions,
-            "use_positions": self.use_positions,
-        }
+        return super().get_config() | self.settings

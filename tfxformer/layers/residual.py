@@ -3,7 +3,7 @@
 import keras
 
 from tfxformer.layers.dropout import Dropout
-from tfxformer.layers.normalization import LayerNorm
+from tfxformer.layers.kernels import LayerNorm
 
 NORMS = ("post", "pre")
 EPSILON = 1e-6  # added to the variance
@@ -28,7 +28,7 @@ class AddAndNorm(keras.layers.Layer):
     Call arguments:
         x: the sublayer's own input, ``(batch, length, d_model)``.
         y: the sublayer's output, of the same shape.
-        mask: the padding mask ``(batch, length)`` that goes on with the result.
+        mask: the padding mask ``(batch, length)`` that the result carries on.
 
     Returns:
         Tensor ``(batch, length, d_model)``.
@@ -64,9 +64,7 @@ class AddAndNorm(keras.layers.Layer):
         Returns:
             A tensor of the same shape.
         """
-        if self.norm == "post":
-            return x
-        return self.layernorm(x)
+        return x if self.norm == "post" else self.layernorm(x)
 
     def call(self, x, y, mask=None):
         x = x + self.dropout(y)

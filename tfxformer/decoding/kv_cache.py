@@ -1,0 +1,172 @@
+"""How the KV cache takes one more position a step, and how the steps are repeated.
+
+TensorFlow's graphs do best with tensors that grow, and with sentences that leave the
+batch once they have ended. XLA and JAX compile for shapes that never change: there
+each tensor has places for all positions from the beginning. These two classes are all
+that differs. What they hold is the keys and values of self-attention, and also the ids
+and the attention weights that a search keeps.
+"""
+
+from typing import NamedTuple
+
+import keras
+from keras import ops
+
+from tfxformer.layers.kernels import shrinking_while_loop, take_rows, unseen
+from tfxformer.layers.masking import mask_bias
+
+
+class Search(NamedTuple):
+    """A search as its loop sees it.
+
+    Attributes:
+        step: ``(position, sources, state)`` to the next state.
+        going: state to a boolean ``(sentences,)``, False once one has ended.
+        results: state to a tuple of tensors that lead with the sentences, their last
+            axis the positions written or of a fixed size.
+        start: the first state, a structure of tensors that lead with the sentences.
+    """
+
+    step: object
+    going: object
+    results: object
+    start: object
+
+
+class GrowingBuffers:
+    """Tensors as long as what has been written, for TensorFlow's own graphs.
+
+    Args:
+        most: the most positions to be written, an int32 scalar computed from data,
+            so that TensorFlow takes no shape for known.
+    """
+
+    def __init__(self, most):
+        self.none = unseen(ops.minimum(most, 0))
+
+    def empty(self, shape, dtype):
+        """A tensor without positions yet; None in the shape is their axis."""
+        return ops.zeros([self.none if n is None else n for n in shape], dtype)
+
+    def append(self, written, new, position, axis):
+        """What has been written, with one more position."""
+        return ops.concatenate([written, new], axis=axis)
+
+    def unwritten_bias(self, position, dtype):
+        """Hides positions that are not written yet; here there are none."""
+        return None
+
+    def repeat(self, search, sources):
+        """Repeats a search's step until every sentence has ended.
+
+        When a quarter of the sentences have ended they leave the batch, so that no
+        step works for them.
+
+        Args:
+            search: a `Search`.
+            sources: a structure of tensors that lead with the sentences and stay.
+
+        Returns:
+            The results of all the sentences.
+        """
+        everyone = ops.arange(_count(sources))
+        start = (0, everyone, sources, search.start, search.results(search.start))
+
+        def unfinished(position, rows, sources, state, collected):
+            return ops.any(search.going(state))
+
+        def some_leave(began, rows, sources, state, collected):
+            def enough_go_on(position, state):
+                left = ops.sum(ops.cast(search.going(state), "int32"))
+                # One step at least, also where many are empty from the beginning.
+                return ops.logical_or(
+                    ops.equal(position, began), 4 * left > 3 * ops.shape(rows)[0]
+                )
+
+            def once_more(position, state):
+                return position + 1, search.step(position, sources, state)
+
+            position, state = shrinking_while_loop(
+                enough_go_on, once_more, (began, state)
+            )
+            collected = keras.tree.map_structure(
+                lambda old, new: _write_rows(old, rows, new),
+                collected,
+                search.results(state),
+            )
+            stay = ops.nonzero(search.going(state))[0]
+            rows, sources, state = keras.tree.map_structure(
+                lambda x: take_rows(x, stay), (rows, sources, state)
+            )
+            return position, rows, sources, state, collected
+
+        return shrinking_while_loop(unfinished, some_leave, start)[-1]
+
+
+class FixedBuffers:
+    """Tensors with a place for every position, for XLA and JAX.
+
+    Args:
+        most: the most positions to be written, an int or a scalar that XLA knows
+            when it compiles.
+    """
+
+    def __init__(self, most):
+        self.most = most
+
+    def empty(self, shape, dtype):
+        """A tensor without positions yet; None in the shape is their axis."""
+        return ops.zeros([self.most if n is None else n for n in shape], dtype)
+
+    def append(self, written, new, position, axis):
+        """What has been written, with one more position."""
+        start = [0] * len(written.shape)
+        start[axis] = position
+        return ops.slice_update(written, start, new)
+
+    def unwritten_bias(self, position, dtype):
+        """Hides positions that are not written yet, ``(most,)``."""
+        return mask_bias(ops.arange(self.most) <= position, dtype)
+
+    def repeat(self, search, sources):
+        """Repeats a step until every sentence has ended; see `GrowingBuffers.repeat`.
+
+        The batch may only shrink to a size that is known beforehand: once no more
+        than a quarter of the sentences go on, the others leave.
+        """
+
+        def until(few, position, sources, state):
+            def more_go_on(position, state):
+                left = ops.sum(ops.cast(search.going(state), "int32"))
+                return ops.logical_and(position < self.most, left > few)
+
+            def once_more(position, state):
+                return position + 1, search.step(position, sources, state)
+
+            return ops.while_loop(more_go_on, once_more, (position, state))
+
+        quarter = -(-_count(sources) // 4)
+        position, state = until(quarter, ops.zeros((), "int32"), sources, search.start)
+        collected = search.results(state)
+        stay = ops.top_k(ops.cast(search.going(state), "int32"), quarter)[1]
+        sources, state = keras.tree.map_structure(
+            lambda x: take_rows(x, stay), (sources, state)
+        )
+        _, state = until(0, position, sources, state)
+        return keras.tree.map_structure(
+            lambda old, new: ops.scatter_update(old, stay[:, None], new),
+            collected,
+            search.results(state),
+        )
+
+
+def _count(sources):
+    """How many sentences there are."""
+    return ops.shape(keras.tree.flatten(sources)[0])[0]
+
+
+def _write_rows(old, rows, new):
+    """Puts new rows, which may have more positions, where the old ones are."""
+    more = ops.shape(new)[-1] - ops.shape(old)[-1]
+    old = ops.concatenate([old, ops.zeros((*ops.shape(old)[:-1], more), old.dtype)], -1)
+    return ops.scatter_update(old, rows[:, None], new)
