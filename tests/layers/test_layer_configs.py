@@ -62,7 +62,7 @@ TRANSFORMER = (
 )
 cases = pytest.mark.parametrize(("kind", "options", "inputs"), CASES)
 # Not options of the layer, but a layer that is handed over.
-NOT_IN_CONFIG = {"self", "args", "kwargs", "embedding"}
+NOT_IN_CONFIG = {"self", "args", "arguments", "kwargs", "embedding"}
 
 
 def test_no_public_layer_is_left_out():

@@ -8,11 +8,11 @@ from the decoder, the keys and values from the encoder's output.
 import keras
 from keras import ops
 
+from tfxformer.layers.base import Layer
 from tfxformer.layers.dropout import Dropout
 from tfxformer.layers.kernels import Projection, few_rows_matmul, few_rows_softmax
 from tfxformer.layers.masking import key_mask, look_ahead_mask, mask_bias
 from tfxformer.layers.residual import AddAndNorm
-from tfxformer.layers.sizes import settings
 
 
 def scaled_dot_product_attention(query, key, value, mask=None, dropout=None, bias=None):
@@ -58,7 +58,7 @@ def scaled_dot_product_attention(query, key, value, mask=None, dropout=None, bia
 
 
 @keras.saving.register_keras_serializable("tfxformer")
-class MultiHeadAttention(keras.layers.Layer):
+class MultiHeadAttention(Layer):
     """Several attentions side by side, each on its own projections (section 3.2.2).
 
     Args:
@@ -87,9 +87,7 @@ class MultiHeadAttention(keras.layers.Layer):
     """
 
     def __init__(self, num_heads, key_dim, dropout=0.0, **kwargs):
-        super().__init__(**kwargs)
-        self.settings = settings(locals())
-        self.supports_masking = True
+        super().__init__(locals(), **kwargs)
         self.num_heads = self.settings["num_heads"]
         self.key_dim = self.settings["key_dim"]
         width, policy = self.num_heads * self.key_dim, self.dtype_policy
@@ -123,7 +121,7 @@ class MultiHeadAttention(keras.layers.Layer):
     ):
         if mask is None:
             mask = key_mask(value_mask)
-        query = self._split(self.query_dense(query))
+        query = self.split(self.query_dense(query))
         key, value = self.project(value)
         x, weights = scaled_dot_product_attention(query, key, value, mask, self.dropout)
         x = ops.transpose(x, (0, 2, 1, 3))  # (batch, target, heads, key_dim)
@@ -140,65 +138,15 @@ class MultiHeadAttention(keras.layers.Layer):
         Returns:
             Keys and values, each ``(batch, heads, source, key_dim)``.
         """
-        return self._split(self.key_dense(value)), self._split(self.value_dense(value))
+        return self.split(self.key_dense(value)), self.split(self.value_dense(value))
 
-    def _split(self, x):
+    def split(self, x):
+        """``(batch, length, heads * key_dim)`` to heads."""
         x = ops.reshape(x, (-1, ops.shape(x)[1], self.num_heads, self.key_dim))
         return ops.transpose(x, (0, 2, 1, 3))  # (batch, heads, length, key_dim)
 
-    def self_step(self, x, position, cache, buffers):
-        """Attends from the newest position of each hypothesis to all its positions.
 
-        Args:
-            x: ``(batch * beams, d_model)``.
-            position: which position that is, a scalar.
-            cache: keys and values of the positions before, each
-                ``(batch, beams * heads, positions, key_dim)``.
-            buffers: how the cache takes one more position.
-
-        Returns:
-            A tensor like x, and the cache with this position.
-        """
-        # Each hypothesis has positions of its own: its heads stand beside the others'.
-        shape = (-1, cache[0].shape[1], 1, self.key_dim)
-        denses = self.query_dense, self.key_dense, self.value_dense
-        query, key, value = (ops.reshape(dense(x), shape) for dense in denses)
-        keys = buffers.append(cache[0], key, position, axis=2)
-        values = buffers.append(cache[1], value, position, axis=2)
-        bias = buffers.unwritten_bias(position, query.dtype)
-        y, _ = scaled_dot_product_attention(query, keys, values, bias=bias)
-        y = ops.reshape(y, (-1, self.num_heads * self.key_dim))
-        return self.output_dense(y), (keys, values)
-
-    def cross_step(self, x, key_value, bias, beams):
-        """Attends from the newest position of each hypothesis to the source.
-
-        Args:
-            x: ``(batch * beams, d_model)``.
-            key_value: what `project` made of the encoder's output.
-            bias: ``(batch, 1, 1, source)``, hides the source's padding.
-            beams: hypotheses of each sentence.
-
-        Returns:
-            A tensor like x, and the weights ``(batch, heads, beams, source)``.
-        """
-        # The hypotheses of a sentence share its source: they are its queries.
-        query = self.query_dense(x)
-        if beams == 1:  # nothing to move
-            query = ops.reshape(query, (-1, self.num_heads, 1, self.key_dim))
-        else:
-            query = self._split(ops.reshape(query, (-1, beams, query.shape[-1])))
-        y, weights = scaled_dot_product_attention(query, *key_value, bias=bias)
-        if beams > 1:
-            y = ops.transpose(y, (0, 2, 1, 3))  # (batch, beams, heads, key_dim)
-        y = ops.reshape(y, (-1, self.num_heads * self.key_dim))
-        return self.output_dense(y), weights
-
-    def get_config(self):
-        return super().get_config() | self.settings
-
-
-class BaseAttention(keras.layers.Layer):
+class BaseAttention(Layer):
     """Multi-head attention in its residual connection; see the three kinds below.
 
     Args:
@@ -222,9 +170,7 @@ class BaseAttention(keras.layers.Layer):
         attention_dropout=None,
         **kwargs,
     ):
-        super().__init__(**kwargs)
-        self.settings = settings(locals())
-        self.supports_masking = True
+        super().__init__(locals(), **kwargs)
         policy = self.dtype_policy
         if attention_dropout is None:
             attention_dropout = dropout
@@ -233,13 +179,10 @@ class BaseAttention(keras.layers.Layer):
         )
         self.add_and_norm = AddAndNorm(dropout, norm, name="add_norm", dtype=policy)
 
-    def build(self, x_shape, context_shape=None):
-        self.mha.build(x_shape, context_shape or x_shape)
+    def build(self, x_shape):
+        self.mha.build(x_shape, x_shape)
         self.add_and_norm.build(x_shape)
         self.built = True
-
-    def get_config(self):
-        return super().get_config() | self.settings
 
 
 @keras.saving.register_keras_serializable("tfxformer")
@@ -299,10 +242,30 @@ class CausalSelfAttention(BaseAttention):
         return self.add_and_norm(x, y, mask=mask)
 
     def step(self, x, position, cache, buffers):
-        """One more position of each hypothesis; see `MultiHeadAttention.self_step`."""
-        y = self.add_and_norm.before(x)
-        y, cache = self.mha.self_step(y, position, cache, buffers)
-        return self.add_and_norm(x, y), cache
+        """The newest position of each hypothesis looks at all its positions.
+
+        Args:
+            x: ``(batch * beams, d_model)``.
+            position: which position that is, a scalar.
+            cache: keys and values of the positions before, each
+                ``(batch, beams * heads, positions, key_dim)``.
+            buffers: how the cache takes one more position.
+
+        Returns:
+            A tensor like x, and the cache with this position.
+        """
+        y, mha = self.add_and_norm.before(x), self.mha
+        # Each hypothesis has positions of its own: its heads stand beside the others'.
+        shape = (-1, cache[0].shape[1], 1, mha.key_dim)
+        query = ops.reshape(mha.query_dense(y), shape)
+        key, value = (
+            buffers.append(past, ops.reshape(dense(y), shape), position, axis=2)
+            for past, dense in zip(cache, (mha.key_dense, mha.value_dense), strict=True)
+        )
+        bias = buffers.unwritten_bias(position, query.dtype)
+        y, _ = scaled_dot_product_attention(query, key, value, bias=bias)
+        y = mha.output_dense(ops.reshape(y, (-1, mha.num_heads * mha.key_dim)))
+        return self.add_and_norm(x, y), (key, value)
 
 
 @keras.saving.register_keras_serializable("tfxformer")
@@ -335,6 +298,11 @@ class CrossAttention(BaseAttention):
 
     last_attn_scores = None
 
+    def build(self, x_shape, context_shape):
+        self.mha.build(x_shape, context_shape)
+        self.add_and_norm.build(x_shape)
+        self.built = True
+
     def call(self, x, context, context_mask=None, return_attention_scores=False):
         y = self.add_and_norm.before(x)
         y, weights = self.mha(
@@ -346,9 +314,28 @@ class CrossAttention(BaseAttention):
         return (x, weights) if return_attention_scores else x
 
     def step(self, x, key_value, bias, beams):
-        """One more position of each hypothesis; see `MultiHeadAttention.cross_step`."""
-        y = self.add_and_norm.before(x)
-        y, weights = self.mha.cross_step(y, key_value, bias, beams)
+        """The newest position of each hypothesis looks at the source.
+
+        Args:
+            x: ``(batch * beams, d_model)``.
+            key_value: what ``mha.project`` made of the encoder's output, once.
+            bias: ``(batch, 1, 1, source)``, hides the source's padding.
+            beams: number of hypotheses of each sentence.
+
+        Returns:
+            A tensor like x, and the weights ``(batch, heads, beams, source)``.
+        """
+        mha, depth = self.mha, self.mha.num_heads * self.mha.key_dim
+        # The hypotheses of a sentence share its source: they are its queries.
+        query = mha.query_dense(self.add_and_norm.before(x))
+        if beams == 1:  # nothing to transpose
+            query = ops.reshape(query, (-1, mha.num_heads, 1, mha.key_dim))
+        else:
+            query = mha.split(ops.reshape(query, (-1, beams, depth)))
+        y, weights = scaled_dot_product_attention(query, *key_value, bias=bias)
+        if beams > 1:
+            y = ops.transpose(y, (0, 2, 1, 3))  # (batch, beams, heads, key_dim)
+        y = mha.output_dense(ops.reshape(y, (-1, depth)))
         return self.add_and_norm(x, y), weights
 
 

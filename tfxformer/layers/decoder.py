@@ -6,15 +6,14 @@ from keras import ops
 from tfxformer.layers.attention import CausalSelfAttention, CrossAttention
 from tfxformer.layers.feed_forward import FeedForward
 from tfxformer.layers.masking import padding_mask
-from tfxformer.layers.sizes import settings
-from tfxformer.layers.stack import Stack, head_size
+from tfxformer.layers.stack import Stack, StackLayer
 
 
 @keras.saving.register_keras_serializable("tfxformer")
-class DecoderLayer(keras.layers.Layer):
+class DecoderLayer(StackLayer):
     """Causal self-attention, cross-attention, feed-forward.
 
-    It takes the arguments of `EncoderLayer`.
+    It takes the arguments of `StackLayer`.
 
     Call arguments:
         x: ``(batch, target, d_model)``.
@@ -37,41 +36,12 @@ class DecoderLayer(keras.layers.Layer):
         ((1, 3, 16), (1, 2, 3, 5))
     """
 
-    def __init__(
-        self,
-        d_model,
-        num_heads,
-        dff,
-        dropout_rate=0.1,
-        norm="post",
-        attention_dropout=None,
-        activation_dropout=0.0,
-        **kwargs,
-    ):
-        super().__init__(**kwargs)
-        self.settings = settings(locals())
-        self.supports_masking = True
-        attention = {
-            "num_heads": num_heads,
-            "key_dim": head_size(d_model, num_heads),
-            "dropout": dropout_rate,
-            "norm": norm,
-            "attention_dropout": attention_dropout,
-            "dtype": self.dtype_policy,
-        }
+    def make_sublayers(self, attention, feed_forward):
         self.causal_self_attention = CausalSelfAttention(
             name="self_attention", **attention
         )
         self.cross_attention = CrossAttention(name="cross_attention", **attention)
-        self.ffn = FeedForward(
-            d_model,
-            dff,
-            dropout_rate,
-            norm,
-            activation_dropout,
-            name="ffn",
-            dtype=self.dtype_policy,
-        )
+        self.ffn = FeedForward(name="ffn", **feed_forward)
 
     @property
     def last_attn_scores(self):
@@ -105,9 +75,6 @@ class DecoderLayer(keras.layers.Layer):
         beams = cache[0].shape[1] // self.settings["num_heads"]
         x, weights = self.cross_attention.step(x, source, source_mask_bias, beams)
         return self.ffn(x), cache, weights
-
-    def get_config(self):
-        return super().get_config() | self.settings
 
 
 @keras.saving.register_keras_serializable("tfxformer")
@@ -151,6 +118,9 @@ class Decoder(Stack):
     def last_attn_scores(self):
         """The last layer's last weights, ``(batch, heads, target, source)``."""
         return self.stack[-1].last_attn_scores
+
+    def build(self, x_shape, context_shape):
+        self.build_stack(x_shape, context_shape)
 
     def call(
         self,

@@ -5,23 +5,14 @@ import keras
 from tfxformer.layers.attention import GlobalSelfAttention
 from tfxformer.layers.feed_forward import FeedForward
 from tfxformer.layers.masking import padding_mask
-from tfxformer.layers.sizes import settings
-from tfxformer.layers.stack import Stack, head_size
+from tfxformer.layers.stack import Stack, StackLayer
 
 
 @keras.saving.register_keras_serializable("tfxformer")
-class EncoderLayer(keras.layers.Layer):
+class EncoderLayer(StackLayer):
     """Self-attention, then feed-forward, each in its residual connection.
 
-    Args:
-        d_model: size of each position's vector.
-        num_heads: number of attention heads; it divides ``d_model``.
-        dff: size of the feed-forward network's hidden layer.
-        dropout_rate: dropout of weights and sublayer outputs.
-        norm: "post" (the paper's) or "pre".
-        attention_dropout: dropout of the attention weights; None for
-            ``dropout_rate``.
-        activation_dropout: dropout of the feed-forward network's hidden layer.
+    It takes the arguments of `StackLayer`.
 
     Call arguments:
         x: ``(batch, source, d_model)``.
@@ -38,39 +29,9 @@ class EncoderLayer(keras.layers.Layer):
         (1, 3, 16)
     """
 
-    def __init__(
-        self,
-        d_model,
-        num_heads,
-        dff,
-        dropout_rate=0.1,
-        norm="post",
-        attention_dropout=None,
-        activation_dropout=0.0,
-        **kwargs,
-    ):
-        super().__init__(**kwargs)
-        self.settings = settings(locals())
-        self.supports_masking = True
-        policy = self.dtype_policy
-        self.self_attention = GlobalSelfAttention(
-            num_heads=num_heads,
-            key_dim=head_size(d_model, num_heads),
-            dropout=dropout_rate,
-            norm=norm,
-            attention_dropout=attention_dropout,
-            name="self_attention",
-            dtype=policy,
-        )
-        self.ffn = FeedForward(
-            d_model,
-            dff,
-            dropout_rate,
-            norm,
-            activation_dropout,
-            name="ffn",
-            dtype=policy,
-        )
+    def make_sublayers(self, attention, feed_forward):
+        self.self_attention = GlobalSelfAttention(name="self_attention", **attention)
+        self.ffn = FeedForward(name="ffn", **feed_forward)
 
     def build(self, x_shape):
         self.self_attention.build(x_shape)
@@ -80,9 +41,6 @@ class EncoderLayer(keras.layers.Layer):
     def call(self, x, mask=None):
         x = self.self_attention(x, mask=mask)
         return self.ffn(x)
-
-    def get_config(self):
-        return super().get_config() | self.settings
 
 
 @keras.saving.register_keras_serializable("tfxformer")
@@ -114,6 +72,9 @@ class Encoder(Stack):
     def enc_layers(self):
         """The stack's `EncoderLayer`s, first to last."""
         return self.stack
+
+    def build(self, x_shape):
+        self.build_stack(x_shape)
 
     def call(self, x, mask=None):
         if mask is None:

@@ -2,14 +2,14 @@
 
 import keras
 
+from tfxformer.layers.base import Layer
 from tfxformer.layers.dropout import Dropout
 from tfxformer.layers.kernels import Projection
 from tfxformer.layers.residual import AddAndNorm
-from tfxformer.layers.sizes import settings
 
 
 @keras.saving.register_keras_serializable("tfxformer")
-class FeedForward(keras.layers.Layer):
+class FeedForward(Layer):
     """``max(0, x W1 + b1) W2 + b2`` at each position, in its residual connection.
 
     Args:
@@ -40,9 +40,7 @@ class FeedForward(keras.layers.Layer):
         activation_dropout=0.0,
         **kwargs,
     ):
-        super().__init__(**kwargs)
-        self.settings = settings(locals())
-        self.supports_masking = True
+        super().__init__(locals(), **kwargs)
         policy = self.dtype_policy
         self.hidden_dense = Projection(
             self.settings["dff"], activation="relu", name="hidden", dtype=policy
@@ -65,6 +63,3 @@ class FeedForward(keras.layers.Layer):
         y = self.add_and_norm.before(x)
         y = self.dropout(self.hidden_dense(y))  # (batch, length, dff)
         return self.add_and_norm(x, self.output_dense(y))
-
-    def get_config(self):
-        return super().get_config() | self.settings

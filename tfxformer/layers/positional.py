@@ -4,8 +4,8 @@ import keras
 import numpy as np
 from keras import ops
 
+from tfxformer.layers.base import Layer
 from tfxformer.layers.masking import padding_mask
-from tfxformer.layers.sizes import settings
 
 
 def positional_encoding(length, depth, start=0):
@@ -41,7 +41,7 @@ def positional_encoding(length, depth, start=0):
 
 
 @keras.saving.register_keras_serializable("tfxformer")
-class PositionalEmbedding(keras.layers.Layer):
+class PositionalEmbedding(Layer):
     """Token embeddings, scaled by the root of ``d_model``, plus positions.
 
     Args:
@@ -81,9 +81,7 @@ class PositionalEmbedding(keras.layers.Layer):
         embedding=None,
         **kwargs,
     ):
-        super().__init__(**kwargs)
-        self.settings = settings(locals())
-        self.supports_masking = True
+        super().__init__(locals(), **kwargs)
         self.d_model = self.settings["d_model"]
         self.max_length = self.settings["max_length"]
         self.learned_positions = learned_positions
@@ -166,6 +164,3 @@ class PositionalEmbedding(keras.layers.Layer):
 
     def compute_mask(self, x, previous_mask=None):
         return padding_mask(x) if previous_mask is None else previous_mask
-
-    def get_config(self):
-        return super().get_config() | self.settings

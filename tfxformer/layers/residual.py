@@ -2,6 +2,7 @@
 
 import keras
 
+from tfxformer.layers.base import Layer
 from tfxformer.layers.dropout import Dropout
 from tfxformer.layers.kernels import LayerNorm
 
@@ -10,7 +11,7 @@ EPSILON = 1e-6  # added to the variance
 
 
 @keras.saving.register_keras_serializable("tfxformer")
-class AddAndNorm(keras.layers.Layer):
+class AddAndNorm(Layer):
     """A residual connection with layer normalisation and dropout.
 
     Post-norm is the paper's: ``LayerNorm(x + Dropout(Sublayer(x)))``. Pre-norm is
@@ -41,11 +42,9 @@ class AddAndNorm(keras.layers.Layer):
     """
 
     def __init__(self, dropout_rate=0.1, norm="post", **kwargs):
-        super().__init__(**kwargs)
+        super().__init__(locals(), **kwargs)
         if norm not in NORMS:
             raise ValueError(f"norm must be 'post' or 'pre', not {norm!r}")
-        self.supports_masking = True
-        self.dropout_rate = dropout_rate
         self.norm = norm
         policy = self.dtype_policy
         self.layernorm = LayerNorm(epsilon=EPSILON, name="norm", dtype=policy)
@@ -69,9 +68,3 @@ class AddAndNorm(keras.layers.Layer):
     def call(self, x, y, mask=None):
         x = x + self.dropout(y)
         return self.layernorm(x) if self.norm == "post" else x
-
-    def get_config(self):
-        return super().get_config() | {
-            "dropout_rate": self.dropout_rate,
-            "norm": self.norm,
-        }

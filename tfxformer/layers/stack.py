@@ -1,15 +1,62 @@
 """What encoder and decoder have in common: embedding, positions, a stack of layers."""
 
-import keras
-
+from tfxformer.layers.base import Layer
 from tfxformer.layers.dropout import Dropout
 from tfxformer.layers.kernels import LayerNorm
 from tfxformer.layers.positional import PositionalEmbedding
 from tfxformer.layers.residual import EPSILON
-from tfxformer.layers.sizes import settings
 
 
-class Stack(keras.layers.Layer):
+class StackLayer(Layer):
+    """One layer of a stack; see `EncoderLayer` and `DecoderLayer`.
+
+    Args:
+        d_model: size of each position's vector.
+        num_heads: number of attention heads; it divides ``d_model``.
+        dff: size of the feed-forward network's hidden layer.
+        dropout_rate: dropout of weights and sublayer outputs.
+        norm: "post" (the paper's) or "pre".
+        attention_dropout: dropout of the attention weights; None for
+            ``dropout_rate``.
+        activation_dropout: dropout of the feed-forward network's hidden layer.
+
+    Raises:
+        ValueError: when the heads do not divide ``d_model``.
+    """
+
+    def __init__(
+        self,
+        d_model,
+        num_heads,
+        dff,
+        dropout_rate=0.1,
+        norm="post",
+        attention_dropout=None,
+        activation_dropout=0.0,
+        **kwargs,
+    ):
+        super().__init__(locals(), **kwargs)
+        if d_model % num_heads:
+            raise ValueError(
+                f"d_model={d_model} is not a multiple of num_heads={num_heads}"
+            )
+        shared = {"norm": norm, "dtype": self.dtype_policy}
+        attention = {
+            "num_heads": num_heads,
+            "key_dim": d_model // num_heads,  # section 3.2.2
+            "dropout": dropout_rate,
+            "attention_dropout": attention_dropout,
+        }
+        feed_forward = {
+            "d_model": d_model,
+            "dff": dff,
+            "dropout_rate": dropout_rate,
+            "activation_dropout": activation_dropout,
+        }
+        self.make_sublayers(attention | shared, feed_forward | shared)
+
+
+class Stack(Layer):
     """Embedding, positions and a stack of layers; see `Encoder` and `Decoder`.
 
     Args:
@@ -46,9 +93,7 @@ class Stack(keras.layers.Layer):
         embedding=None,
         **kwargs,
     ):
-        super().__init__(**kwargs)
-        self.settings = settings(locals())
-        self.supports_masking = True
+        super().__init__(locals(), **kwargs)
         policy = self.dtype_policy
         self.pos_embedding = PositionalEmbedding(
             vocab_size,
@@ -81,7 +126,8 @@ class Stack(keras.layers.Layer):
             else None
         )
 
-    def build(self, x_shape, *context_shape):
+    def build_stack(self, x_shape, *context_shape):
+        """Makes the weights of all layers."""
         self.pos_embedding.build(x_shape)
         shape = (*x_shape, self.settings["d_model"])
         for layer in self.stack:
@@ -93,30 +139,3 @@ class Stack(keras.layers.Layer):
     def finish(self, x):
         """The last layer's output, normalised once more with pre-norm."""
         return x if self.final_norm is None else self.final_norm(x)
-
-    def get_config(self):
-        return super().get_config() | self.settings
-
-
-def head_size(d_model, num_heads):
-    """The size of a head: ``d_model / num_heads``, as in the paper (section 3.2.2).
-
-    Args:
-        d_model: size of each position's vector.
-        num_heads: number of attention heads.
-
-    Returns:
-        An integer.
-
-    Raises:
-        ValueError: when the heads do not divide ``d_model``.
-
-    Example:
-        >>> head_size(512, 8)
-        64
-    """
-    if d_model % num_heads:
-        raise ValueError(
-            f"d_model={d_model} is not a multiple of num_heads={num_heads}"
-        )
-    return d_model // num_heads
