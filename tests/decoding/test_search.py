@@ -340,9 +340,9 @@ def test_it_ends_as_soon_as_all_have_ended(options, length):
 def test_steps_are_no_more_than_the_longest_translation(monkeypatch):
     positions, call = [], DecoderStep.__call__
 
-    def counted(self, tokens, position, memory, past):
-        positions.append((int(position), tokens.shape[0]))
-        return call(self, tokens, position, memory, past)
+    def counted(self, position, sources, token, ids, cache):
+        positions.append((int(position), token.shape[0]))
+        return call(self, position, sources, token, ids, cache)
 
     monkeypatch.setattr(DecoderStep, "__call__", counted)
     decoded = decode_with(small_model(0), SENTENCES)

@@ -70,7 +70,8 @@ class GrowingBuffers:
             The results of all the sentences.
         """
         everyone = ops.arange(_count(sources))
-        start = (0, everyone, sources, search.start, search.results(search.start))
+        zero = ops.zeros((), "int32")
+        start = (zero, everyone, sources, search.start, search.results(search.start))
 
         def unfinished(position, rows, sources, state, collected):
             return ops.any(search.going(state))

@@ -9,7 +9,6 @@ import keras
 from keras import ops
 
 from tfxformer.layers.base import Layer
-from tfxformer.layers.dropout import Dropout
 from tfxformer.layers.kernels import Projection, few_rows_matmul, few_rows_softmax
 from tfxformer.layers.masking import key_mask, look_ahead_mask, mask_bias
 from tfxformer.layers.residual import AddAndNorm
@@ -94,7 +93,7 @@ class MultiHeadAttention(Layer):
         self.query_dense = Projection(width, name="query", dtype=policy)
         self.key_dense = Projection(width, name="key", dtype=policy)
         self.value_dense = Projection(width, name="value", dtype=policy)
-        self.dropout = Dropout(dropout, dtype=policy)
+        self.dropout = keras.layers.Dropout(dropout, dtype=policy)
 
     def build(self, query_shape, value_shape):
         self.output_dense = Projection(

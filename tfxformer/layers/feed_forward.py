@@ -3,7 +3,6 @@
 import keras
 
 from tfxformer.layers.base import Layer
-from tfxformer.layers.dropout import Dropout
 from tfxformer.layers.kernels import Projection
 from tfxformer.layers.residual import AddAndNorm
 
@@ -45,7 +44,7 @@ class FeedForward(Layer):
         self.hidden_dense = Projection(
             self.settings["dff"], activation="relu", name="hidden", dtype=policy
         )
-        self.dropout = Dropout(activation_dropout, dtype=policy)
+        self.dropout = keras.layers.Dropout(activation_dropout, dtype=policy)
         self.output_dense = Projection(
             self.settings["d_model"], name="output", dtype=policy
         )

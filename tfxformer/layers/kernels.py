@@ -85,34 +85,6 @@ def shrinking_while_loop(unfinished, step, state):
     return tf.while_loop(unfinished, step, state, shape_invariants=shapes)
 
 
-def random_bits(shape, seed):
-    """Random 16-bit numbers that the seed alone decides.
-
-    Args:
-        shape: a tuple of ints, or a tensor of them.
-        seed: int32 ``(2,)``.
-
-    Returns:
-        uint16 of that shape.
-
-    Example:
-        >>> tuple(random_bits((2, 3), ops.convert_to_tensor([1, 2])).shape)
-        (2, 3)
-    """
-    if not ON_TENSORFLOW:
-        import jax
-
-        key = jax.random.wrap_key_data(ops.cast(seed, "uint32"))
-        return jax.random.bits(key, shape, "uint16")
-    # TensorFlow draws 64 bits for the price of 32, and four numbers are in them.
-    size = tf.reduce_prod(shape)
-    drawn = tf.random.stateless_uniform(
-        [-(-size // 4)], seed, minval=None, maxval=None, dtype=tf.uint64
-    )
-    drawn = tf.reshape(tf.bitcast(drawn, tf.uint16), [-1])
-    return tf.reshape(drawn[:size], shape)
-
-
 def scan(step, carry, inputs):
     """A loop over the first axis that carries values on and stacks others.
 

@@ -3,7 +3,6 @@
 import keras
 
 from tfxformer.layers.base import Layer
-from tfxformer.layers.dropout import Dropout
 from tfxformer.layers.kernels import LayerNorm
 
 NORMS = ("post", "pre")
@@ -48,7 +47,7 @@ class AddAndNorm(Layer):
         self.norm = norm
         policy = self.dtype_policy
         self.layernorm = LayerNorm(epsilon=EPSILON, name="norm", dtype=policy)
-        self.dropout = Dropout(dropout_rate, dtype=policy)
+        self.dropout = keras.layers.Dropout(dropout_rate, dtype=policy)
 
     def build(self, x_shape, y_shape=None):
         self.layernorm.build(x_shape)

@@ -1,7 +1,8 @@
 """What encoder and decoder have in common: embedding, positions, a stack of layers."""
 
+import keras
+
 from tfxformer.layers.base import Layer
-from tfxformer.layers.dropout import Dropout
 from tfxformer.layers.kernels import LayerNorm
 from tfxformer.layers.positional import PositionalEmbedding
 from tfxformer.layers.residual import EPSILON
@@ -105,7 +106,7 @@ class Stack(Layer):
             name="embedding",
             dtype=policy,
         )
-        self.dropout = Dropout(dropout_rate, dtype=policy)
+        self.dropout = keras.layers.Dropout(dropout_rate, dtype=policy)
         self.stack = [
             self.kind_of_layer(
                 d_model,

@@ -1,0 +1,91 @@
+"""Loops and tensors that take more positions, with a search that only counts."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras import ops
+from numpy.testing import assert_array_equal
+
+from tfxformer.decoding.kv_cache import FixedBuffers, GrowingBuffers, Search
+
+
+def count_up_to(buffers, limits, seen=None):
+    """Each sentence writes 10 * its limit + position, until its limit is reached."""
+    limits = ops.convert_to_tensor(limits, "int32")
+
+    def step(position, limits, state):
+        ids, count, going = state
+        if seen is not None:
+            seen.append(int(ops.shape(limits)[0]))
+        new = ops.where(going, 10 * limits + position, 0)
+        ids = buffers.append(ids, new[:, None], position, axis=1)
+        count = count + ops.cast(going, "int32")
+        return ids, count, count < limits
+
+    start = (
+        buffers.empty((ops.shape(limits)[0], None), "int32"),
+        ops.zeros_like(limits),
+        limits > 0,
+    )
+    search = Search(step, lambda s: s[2], lambda s: (s[0], s[1][:, None]), start)
+    return buffers.repeat(search, limits)
+
+
+def expected(limits, width):
+    ids = np.zeros((len(limits), width), np.int32)
+    for row, limit in zip(ids, limits, strict=True):
+        row[:limit] = 10 * limit + np.arange(limit)
+    return ids
+
+
+in_a_graph = tf.function(
+    lambda limits: count_up_to(GrowingBuffers(ops.max(limits, initial=0)), limits),
+    input_signature=[tf.TensorSpec([None], tf.int32)],
+    autograph=False,
+)
+
+
+@pytest.mark.parametrize("limits", [[], [0], [0, 0], [3], [5, 0, 2, 2, 1, 4, 0, 5]])
+def test_each_sentence_ends_for_itself(limits):
+    limits, most = np.array(limits, "int32"), max(limits, default=0)
+    growing = GrowingBuffers(np.int32(most))
+    for (ids, count), width in (
+        (in_a_graph(limits), most),
+        (count_up_to(growing, limits), most),
+        (count_up_to(FixedBuffers(7), limits), 7),
+    ):
+        assert_array_equal(ids, expected(limits, width))
+        assert_array_equal(count[:, 0], limits)
+
+
+def test_sentences_that_have_ended_leave_the_batch():
+    seen = []
+    count_up_to(GrowingBuffers(np.int32(9)), [1, 2, 2, 3, 6, 9, 9, 9], seen)
+    # One of 8 that has ended stays; 3 of 8 leave; 1 of 5 stays, and 2 leave.
+    assert seen == [8, 8, 5, 5, 5, 5, 3, 3, 3]
+    seen.clear()
+    count_up_to(GrowingBuffers(np.int32(2)), [0, 0, 0, 2], seen)
+    assert seen == [4, 1]  # one step at least, however many ended before it
+    seen.clear()
+    ids, _ = count_up_to(FixedBuffers(50), [1, 5, 1, 2, 1, 3, 2, 1], seen)
+    assert seen == [8, 8, 2, 2, 2]  # all but a quarter leave at once
+    assert_array_equal(ids, expected([1, 5, 1, 2, 1, 3, 2, 1], 50))
+
+
+def test_fixed_buffers_stop_where_they_are_full():
+    ids, _ = count_up_to(FixedBuffers(2), [5, 1])
+    assert_array_equal(ids, [[50, 51], [10, 0]])
+
+
+def test_a_batch_of_constants():
+    """Shape inference evaluates what is made of them, and the shapes still grow."""
+    graph = tf.function(lambda: in_a_graph.python_function(tf.constant([2, 3])))
+    assert_array_equal(graph()[0], expected([2, 3], 3))
+
+
+def test_what_is_not_written_yet_is_hidden():
+    assert GrowingBuffers(np.int32(4)).unwritten_bias(1, "float32") is None
+    for dtype in ("float32", "float16"):
+        bias = np.asarray(FixedBuffers(4).unwritten_bias(1, dtype))
+        assert_array_equal(bias < -1e4, [0, 0, 1, 1])
+        assert np.isfinite(bias).all()
