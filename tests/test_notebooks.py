@@ -1,34 +1,25 @@
 """The notebooks: stored with their outputs, clean, and they run from top to bottom."""
 
-import ast
 import gzip
-import importlib.util
 import os
 import re
-import time
 from pathlib import Path
 
 import pytest
 
 import tfxformer
 
-nbformat = pytest.importorskip(
-    "nbformat", reason="nbformat reads the notebooks: pip install 'tfxformer[test]'"
-)
+nbformat = pytest.importorskip("nbformat", reason="pip install 'tfxformer[test]'")
 
 ROOT = Path(__file__).parents[1]
-FOLDER = ROOT / "notebooks"
-NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
-EXPECTED = {
-    "attention_step_by_step",
-    "other_tasks",
-    "positions",
-    "transformer",
-    "why_attention",
+# Each with the mark of the test that runs it: those marked "soak" train for minutes.
+NOTEBOOKS = {
+    "transformer": "soak",
+    "attention_step_by_step": "slow",
+    "positions": "slow",
+    "why_attention": "soak",
+    "other_tasks": "soak",
 }
-LARGEST = 1_500_000  # bytes
-# Seconds for one notebook: on an idle machine each takes less than half of it.
-LIMIT = 900
 FEWEST_WORDS = 7
 # Nobody's, and in the data as well.
 PROVERBS = {
@@ -42,41 +33,20 @@ PRIVATE = re.compile(
 )
 
 
-@pytest.fixture(params=NOTEBOOKS, ids=lambda path: path.stem)
-def path(request):
-    return request.param
-
-
-@pytest.fixture
-def notebook(path):
-    notebook = nbformat.read(path, as_version=4)
+def read(name):
+    notebook = nbformat.read(ROOT / "notebooks" / f"{name}.ipynb", as_version=4)
     nbformat.validate(notebook)
-    return notebook
-
-
-def code_cells(notebook):
-    return [cell for cell in notebook.cells if cell.cell_type == "code"]
-
-
-def outputs(notebook):
-    return [output for cell in code_cells(notebook) for output in cell.outputs]
-
-
-def texts(output):
-    """All that an output says, pictures left out."""
-    if output.output_type == "stream":
-        yield output.text
-    for kind, data in output.get("data", {}).items():
-        if not kind.startswith("image/"):
-            yield data if isinstance(data, str) else str(data)
+    return notebook, [cell for cell in notebook.cells if cell.cell_type == "code"]
 
 
 def everything(notebook):
-    """All text in a notebook, sources and outputs."""
+    """All text in a notebook, sources and outputs, but no pictures."""
     for cell in notebook.cells:
         yield cell.source
         for output in cell.get("outputs", ()):
-            yield from texts(output)
+            yield output.get("text", "")
+            data = output.get("data", {}).items()
+            yield from (str(x) for kind, x in data if not kind.startswith("image/"))
 
 
 def plain(text):
@@ -85,144 +55,73 @@ def plain(text):
 
 
 def test_all_notebooks_are_there():
-    assert {path.stem for path in NOTEBOOKS} == EXPECTED
+    found = {path.stem for path in (ROOT / "notebooks").glob("*.ipynb")}
+    assert found == {*NOTEBOOKS}
+    firsts = {read(name)[1][0].source for name in NOTEBOOKS}  # installs what is missing
+    assert len(firsts) == 1 and "%pip install" in firsts.pop()
 
 
-def test_it_was_run_from_top_to_bottom(notebook):
-    cells = code_cells(notebook)
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_it_is_stored_whole_and_clean(name):
+    notebook, cells = read(name)
     assert [cell.execution_count for cell in cells] == [*range(1, len(cells) + 1)]
-    assert sum(bool(cell.outputs) for cell in cells) >= len(cells) / 2
-
-
-def test_no_output_is_an_error_or_a_warning(notebook):
-    for output in outputs(notebook):
-        assert output.output_type != "error"
-        assert output.get("name") != "stderr", output.text
-
-
-def test_nothing_in_it_is_of_one_machine(notebook):
+    for output in (output for cell in cells for output in cell.outputs):
+        assert output.output_type != "error" and output.get("name") != "stderr"
     for text in everything(notebook):
         assert not (found := PRIVATE.search(text)), found
         assert os.uname().nodename not in text.split()
-
-
-def test_its_metadata_are_those_of_any_machine(notebook):
     assert {*notebook.metadata} <= {"kernelspec", "language_info"}
-    assert notebook.metadata.kernelspec.name == "python3"
-    assert {*notebook.metadata.language_info} <= {"name"}
-    for cell in notebook.cells:
-        assert not cell.metadata
+    assert not any(cell.metadata for cell in notebook.cells)
 
 
-def test_it_is_small_enough_to_read_in_a_browser(path):
-    assert path.stat().st_size < LARGEST
-
-
-def test_each_picture_says_what_it_shows(notebook):
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_each_picture_says_what_it_shows(name):
     """In words that a screen reader finds: its alternative text, or a caption."""
-    pictures = 0
+    notebook, _ = read(name)
     for place, cell in enumerate(notebook.cells):
-        found = cell.get("outputs", ())
-        for number, output in enumerate(found):
+        outputs = cell.get("outputs", ())
+        for output, beside in zip(outputs, [*outputs[1:], {}], strict=False):
             kinds = [k for k in output.get("data", {}) if k.startswith("image/")]
-            if not kinds:
-                continue
-            pictures += 1
             said = [output.metadata.get(kind, {}).get("alt", "") for kind in kinds]
-            beside = found[number + 1 : number + 2]
-            said += [o.data.get("text/markdown", "") for o in beside if "data" in o]
+            said.append(beside.get("data", {}).get("text/markdown", ""))
             after = notebook.cells[place + 1 : place + 2]
-            said += [c.source for c in after if c.cell_type == "markdown"]
-            assert any(len(text.split()) >= 4 for text in said), cell.source
-    assert pictures
-
-
-def test_it_begins_by_installing_what_is_missing(notebook):
-    first = code_cells(notebook)[0]
-    assert "find_spec" in first.source and "%pip install" in first.source
-    assert not first.outputs
-
-
-def test_all_install_in_the_same_way():
-    firsts = {code_cells(nbformat.read(path, 4))[0].source for path in NOTEBOOKS}
-    assert len(firsts) == 1
-
-
-@pytest.mark.parametrize(
-    ("missing", "inside", "wanted"),
-    [
-        (["tfxformer"], False, "tfxformer[plots]"),
-        (["tfxformer"], True, "{checkout}[plots]"),
-        (["matplotlib"], True, "{checkout}[plots]"),
-        ([], True, None),
-    ],
-)
-def test_what_the_first_cell_installs(tmp_path, monkeypatch, missing, inside, wanted):
-    source = code_cells(nbformat.read(NOTEBOOKS[0], 4))[0].source
-    assert source.count("%pip install --quiet") == 1
-    source = source.replace('%pip install --quiet "{package}"', "asked.append(package)")
-    checkout = tmp_path / "checkout"
-    (checkout / "tfxformer").mkdir(parents=True)
-    (checkout / "tfxformer" / "__init__.py").touch()
-    (checkout / "notebooks").mkdir()
-    (tmp_path / "elsewhere").mkdir()
-    monkeypatch.chdir(checkout / "notebooks" if inside else tmp_path / "elsewhere")
-    there = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util,
-        "find_spec",
-        lambda name: None if name in missing else there("json"),
-    )
-    asked = []
-    exec(compile(ast.parse(source), "cell", "exec"), {"asked": asked})
-    assert asked == ([wanted.format(checkout=checkout)] if wanted else [])
-
-
-@pytest.fixture(scope="module")
-def theirs():
-    """Lines of the data beside some checkouts, which have licences of their own."""
-    lines = {
-        plain(part)
-        for file in sorted((ROOT.parent / "shared" / "data").rglob("*.tsv*"))
-        for line in (gzip.open if file.suffix == ".gz" else open)(file, "rb")
-        for part in line.decode().rstrip("\n").split("\t")
-    }
-    if not lines:
-        pytest.skip("no ../shared/data beside this checkout")
-    # Anyone says shorter ones.
-    return {x for x in lines - PROVERBS if len(x.split()) >= FEWEST_WORDS}
-
-
-def test_no_text_of_data_that_is_not_ours_is_in_it(notebook, theirs):
-    ours = plain("\n".join(everything(notebook)))
-    words = ours.split()
-    begins = {tuple(words[place : place + FEWEST_WORDS]) for place in range(len(words))}
-    may_be = (x for x in theirs if tuple(x.split()[:FEWEST_WORDS]) in begins)
-    assert not [line for line in may_be if line in ours]
+            said += [x.source for x in after if x.cell_type == "markdown"]
+            assert not kinds or any(len(x.split()) >= 4 for x in said), cell.source
 
 
 @pytest.mark.slow
-def test_it_runs(path, tmp_path, monkeypatch):
+def test_no_text_of_data_that_is_not_ours_is_in_them():
+    files = [*(ROOT.parent / "shared" / "data").rglob("*.tsv*")]
+    if not files:
+        pytest.skip("no ../shared/data beside this checkout")
+    ours = [plain("\n".join(everything(read(name)[0]))) for name in NOTEBOOKS]
+    words = [text.split() for text in ours]
+    begins = {tuple(x[i : i + FEWEST_WORDS]) for x in words for i in range(len(x))}
+    for file in files:
+        opened = gzip.open if file.suffix == ".gz" else open
+        with opened(file, "rt", encoding="utf-8", errors="replace") as stream:
+            lines = stream.readlines()
+        for line in lines:
+            for text in map(plain, line.split("\t")):
+                # Anyone says shorter ones.
+                start = tuple(text.split()[:FEWEST_WORDS])
+                if len(start) == FEWEST_WORDS and start in begins:
+                    found = any(text in x for x in ours)
+                    assert not found or text in PROVERBS, text
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(x, marks=getattr(pytest.mark, y)) for x, y in NOTEBOOKS.items()],
+)
+def test_it_runs(name, tmp_path, monkeypatch):
     """As a newcomer runs it, in a folder of its own; each cell's claims hold."""
-    nbclient = pytest.importorskip(
-        "nbclient", reason="nbclient runs the notebooks: pip install 'tfxformer[test]'"
-    )
-    pytest.importorskip("ipykernel", reason="a kernel: pip install 'tfxformer[test]'")
-    pytest.importorskip("matplotlib", reason="pictures: pip install 'tfxformer[plots]'")
+    nbclient = pytest.importorskip("nbclient", reason="pip install 'tfxformer[test]'")
     # The kernel imports the package that these tests import, installed or not.
     paths = [str(Path(tfxformer.__file__).parents[1]), os.environ.get("PYTHONPATH")]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, paths)))
-    notebook = nbformat.read(path, as_version=4)
-    for cell in code_cells(notebook):
-        cell.outputs, cell.execution_count = [], None
-    end = time.monotonic() + LIMIT
-    client = nbclient.NotebookClient(
-        notebook,
-        # For a cell: what is left for them all.
-        timeout_func=lambda cell: max(end - time.monotonic(), 1),
-        kernel_name="python3",
-        resources={"metadata": {"path": str(tmp_path)}},
-    )
-    client.execute()
-    noise = [o.text for o in outputs(notebook) if o.get("name") == "stderr"]
-    assert not noise
+    notebook, cells = read(name)
+    resources = {"metadata": {"path": str(tmp_path)}}
+    nbclient.NotebookClient(notebook, timeout=900, resources=resources).execute()
+    outputs = [output for cell in cells for output in cell.outputs]
+    assert not [x.text for x in outputs if x.get("name") == "stderr"]
