@@ -7,7 +7,7 @@ from numpy.testing import assert_array_equal
 
 from tfxformer import fine_tuning
 from tfxformer.errors import UserError
-from tfxformer.exporting.metadata import read_architecture
+from tfxformer.exporting.metadata import read_metadata
 from tfxformer.exporting.repository import shipped_model
 from tfxformer.exporting.weights import read_export, read_vocabulary
 from tfxformer.run import Run
@@ -43,7 +43,7 @@ def assert_begun_with(export, first_weights, run):
     for weight in model.weights:
         assert_array_equal(first_weights[weight.path.partition("/")[2]], weight)
     assert run.tokenizer_file.read_bytes() == read_vocabulary(export)
-    architecture = read_architecture(export)
+    architecture = read_metadata(export)["architecture"]
     for name, value in run.config().to_dict()["model"].items():
         assert value == architecture[name]
 

@@ -28,8 +28,7 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from pyarrow import parquet
 
 from tfxformer.errors import UserError
-from tfxformer.exporting.repository import chosen_model
-from tfxformer.exporting.verify import find_saved_model
+from tfxformer.exporting.repository import chosen_model, find_saved_model
 
 log = logging.getLogger("tfxformer")
 
@@ -124,7 +123,7 @@ def bulk(
         out = out if "://" in out else os.path.abspath(out)
         files = _find(inputs, out)
         _look(files, format, names)
-        model, _ = find_saved_model(chosen_model(model))
+        model = find_saved_model(chosen_model(model))
         _build(pipeline, files, format, names, os.path.abspath(model), out)
         result = pipeline.run()
         result.wait_until_finish()

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tfxformer.config import ModelConfig
 from tfxformer.errors import UserError
-from tfxformer.exporting.metadata import read_architecture
+from tfxformer.exporting.metadata import read_metadata
 from tfxformer.exporting.repository import SHIPPED, find_model
 from tfxformer.run import Run, load_weights
 from tfxformer.tokenizer import Tokenizer
@@ -29,7 +29,7 @@ def find(name):
         'pt_en'
     """
     named = str(name) == SHIPPED and not Path(name).exists()
-    path = Path(find_model(None if named else name))
+    path = find_model(None if named else name)
     if not _is_export(path):
         Run.open(path)
     return path
@@ -56,7 +56,7 @@ def settings(name):
     if not _is_export(path):
         theirs = Run.open(path).config().to_dict()
         return {section: theirs[section] for section in ("model", "tokenizer")}
-    architecture = read_architecture(path)
+    architecture = read_metadata(path)["architecture"]
     if not architecture["use_positions"]:
         raise UserError(f"{path}: its model has no positions, which is no setting")
     return {

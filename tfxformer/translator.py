@@ -4,7 +4,6 @@ import logging
 import re
 import reprlib
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
@@ -104,7 +103,7 @@ class Translator:
             ...
             tfxformer.errors.UserError: nowhere: there is no such run folder
         """
-        path = Path(find_model(path))
+        path = find_model(path)
         if not (path / "saved_model.pb").exists():
             return cls(*Run.open(path).load(checkpoint), options, xla)
         if checkpoint != "best":
@@ -114,7 +113,7 @@ class Translator:
             )
         model = read_export(path)
         if options is None:
-            chosen = read_metadata(path)["model"]["decoding"]["translate"]
+            chosen = read_metadata(path)["decoding"]["translate"]
             options = DecodingOptions.described(chosen)
         return cls(*model, options, xla)
 

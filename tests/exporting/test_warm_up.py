@@ -5,24 +5,17 @@ import tensorflow as tf
 from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
 
 from tfxformer.errors import UserError
-from tfxformer.exporting.warm_up import (
-    WARM_UP_FILE,
-    read_warm_up,
-    requests,
-    write_warm_up,
-)
+from tfxformer.exporting.warm_up import WARM_UP_FILE, read_warm_up, warm_up_requests
 
 
 def test_an_export_has_requests_that_run(exported, served):
     found = read_warm_up(exported)
-    assert {request.model_spec.signature_name for request in found} == {
-        *served.signatures
-    }
+    names = {request.model_spec.signature_name for request in found}
+    assert names == {*served.signatures}
     for request in found:
         assert request.model_spec.name == exported.parent.name
-        name = request.model_spec.signature_name
         inputs = {key: tf.make_ndarray(x) for key, x in request.inputs.items()}
-        answer = served.answers(name, inputs)
+        answer = served.answers(request.model_spec.signature_name, inputs)
         rows = len(next(iter(inputs.values())))
         assert rows > 0 and all(len(value) == rows for value in answer.values())
 
@@ -40,7 +33,7 @@ def test_they_are_records_as_tensorflow_serving_reads_them(exported):
 def test_with_xla_the_shapes_of_most_requests_are_compiled(translator):
     translator = type("Xla", (), {"xla": True, "answers": translator.answers})()
     shapes = set()
-    for name, inputs in requests(translator):
+    for name, inputs in warm_up_requests(translator):
         if name == "serving_default":
             texts = inputs["text"]
             tokens = translator.answers("count", {"text": texts})["tokens"]
@@ -49,19 +42,10 @@ def test_with_xla_the_shapes_of_most_requests_are_compiled(translator):
     assert shapes == {(rows, n) for rows in (1, 8, 16, 32, 64) for n in (16, 32)}
 
 
-def test_what_is_written_is_read(tmp_path):
+def test_a_damaged_file_is_named(tmp_path):
     assert read_warm_up(tmp_path) == []
-    write_warm_up(tmp_path, "m", [("count", {"text": ["a", "ç"]})])
-    (request,) = read_warm_up(tmp_path)
-    assert (request.model_spec.name, request.model_spec.signature_name) == (
-        "m",
-        "count",
-    )
-    assert [*request.inputs["text"].string_val] == [b"a", "ç".encode()]
-
-
-def test_damage_is_told(tmp_path):
-    file = write_warm_up(tmp_path, "m", [("count", {"text": ["a"]})])
-    file.write_bytes(file.read_bytes()[:-3])
+    file = tmp_path / WARM_UP_FILE
+    file.parent.mkdir()
+    file.write_bytes(b"nonsense" * 9)
     with pytest.raises(UserError, match="tf_serving_warmup_requests: damaged: "):
         read_warm_up(tmp_path)

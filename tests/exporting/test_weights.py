@@ -62,7 +62,7 @@ KINDS = [
 def test_every_precision_and_kinds_of_model(tmp_path, precision, kind):
     translator = small_translator(**kind)
     before = [weight.numpy() for weight in translator.transformer.weights]
-    write(translator, tmp_path / "1", precision)
+    write(translator, tmp_path / "1", precision=precision)
     assert verify(tmp_path / "1").ok
     loaded = tf.saved_model.load(str(tmp_path / "1")).signatures["translate"]
     texts = tf.constant(["um gato", "gato"])

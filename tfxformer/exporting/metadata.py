@@ -1,208 +1,89 @@
-"""What an export says about itself: `assets.extra/tfxformer.json` beside the model.
+"""What an export says about itself: its settings, and examples with their answers.
 
-The limits and settings of the model, and examples: what Python answered when the
-model was exported, for `verify` to ask again.
+They are in `assets.extra/tfxformer.json` and `assets.extra/examples.tfrecord`.
 """
 
-import base64
 import importlib.metadata
 import json
-import os
 from pathlib import Path
-from typing import Any
-
-import ml_dtypes  # noqa: F401  (teaches NumPy the type bfloat16)
-import numpy as np
 
 from tfxformer import __version__
 from tfxformer.errors import UserError
 
 METADATA_FILE = Path("assets.extra", "tfxformer.json")
-FORMAT = 1
+EXAMPLES_FILE = Path("assets.extra", "examples.tfrecord")
 
 
-def example(
-    signature: str, inputs: dict[str, np.ndarray], outputs: dict[str, np.ndarray]
-) -> dict:
-    """Makes one recorded example.
+def write_metadata(path, model):
+    """Writes the limits and settings of a model beside it.
 
     Args:
-        signature: The signature's name.
-        inputs: What goes in, by name; strings as str or bytes.
-        outputs: What Python answered, by name.
-
-    Returns:
-        A dict that JSON can hold.
+        path: the SavedModel's folder.
+        model: what JSON can hold, by name.
     """
-    return {
-        "signature": signature,
-        "inputs": {name: encode(value) for name, value in inputs.items()},
-        "outputs": {name: encode(value) for name, value in outputs.items()},
-    }
-
-
-def numpy_type(name: str) -> np.dtype:
-    """The NumPy type for TensorFlow's name of a type; strings are objects (bytes).
-
-    Raises:
-        TypeError: NumPy has no such type (a resource, a variant).
-
-    Example:
-        >>> numpy_type("float16").itemsize
-        2
-    """
-    return np.dtype(object if name == "string" else name)
-
-
-def encode(value: Any) -> Any:
-    """Turns an array into what JSON can hold: nested lists.
-
-    Bytes that are not UTF-8 become `{"b64": ...}`, as in TensorFlow Serving's REST
-    API; an array without elements becomes `{"shape": [...]}`.
-
-    Args:
-        value: An array, or what numpy can make into one.
-
-    Returns:
-        Lists, numbers, strings and those objects.
-    """
-    array = np.asarray(value)
-    if array.size == 0:
-        return {"shape": list(array.shape)}
-    if array.dtype.kind in "OSU":
-        return _map(_encode_string, array.tolist())
-    return array.tolist()
-
-
-def decode(value: Any, dtype: str) -> np.ndarray:
-    """Turns `encode`'s result back into an array.
-
-    Args:
-        value: Nested lists, or `{"shape": [...]}`.
-        dtype: TensorFlow's name of the type: "string", "float32", ...
-
-    Returns:
-        The array; strings are bytes in an object array.
-
-    Raises:
-        ValueError: The lists are not an array of that type.
-    """
-    try:
-        if isinstance(value, dict) and "shape" in value:
-            return np.zeros(value["shape"], dtype=numpy_type(dtype))
-        if dtype != "string":
-            return np.array(value, dtype=numpy_type(dtype))
-        array = np.array(_map(_decode_string, value), dtype=object)
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as e:
-        raise ValueError(f"not an array of {dtype}: {e}") from None
-    if not all(isinstance(item, bytes) for item in array.flat):
-        raise ValueError("not an array of string: its rows differ in length")
-    return array
-
-
-def _map(function, value):
-    if isinstance(value, list):
-        return [_map(function, item) for item in value]
-    return function(value)
-
-
-def _encode_string(value: str | bytes) -> str | dict:
-    if isinstance(value, str):
-        return value
-    try:
-        return value.decode("utf-8")
-    except UnicodeDecodeError:
-        return {"b64": base64.b64encode(value).decode()}
-
-
-def _decode_string(value: str | dict) -> bytes:
-    if isinstance(value, dict):
-        return base64.b64decode(value["b64"], validate=True)
-    return value.encode("utf-8")
-
-
-def write_metadata(
-    path: str | os.PathLike, examples: list[dict], model: dict | None = None
-) -> Path:
-    """Writes the examples beside a SavedModel, where `verify` finds them.
-
-    Args:
-        path: The SavedModel's folder.
-        examples: Results of `example`, at least one for each signature.
-        model: What else is worth knowing about the model (limits, sizes).
-
-    Returns:
-        The file written.
-    """
-    head = {
-        "format": FORMAT,
+    versions = {
         "tfxformer": __version__,
         "tensorflow": importlib.metadata.version("tensorflow"),
-        "model": model or {},
     }
-    # One entry a line: indented, a small attention matrix would fill pages.
-    lines = [f"{json.dumps(k)}: {json.dumps(v)}" for k, v in head.items()]
-    entries = ",\n".join(json.dumps(item, ensure_ascii=False) for item in examples)
-    lines.append(f'"examples": [\n{entries}\n]')
-    file = Path(path) / METADATA_FILE
+    file = Path(path, METADATA_FILE)
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
-    return file
+    file.write_text(f"{json.dumps(versions | {'model': model}, indent=2)}\n", "utf-8")
 
 
-def read_architecture(path: str | os.PathLike) -> dict:
-    """Reads how an exported model is built.
+def read_metadata(path):
+    """Reads the limits and settings of an exported model.
 
     Args:
-        path: The SavedModel's folder.
+        path: the SavedModel's folder.
 
     Returns:
-        The arguments of `Transformer`.
+        A dict: ``max_length``, ``architecture`` (the arguments of `Transformer`),
+        ``decoding``, and more.
 
     Raises:
-        UserError: The SavedModel is another program's, or does not say so.
+        UserError: when another program wrote the SavedModel, or the file is damaged.
 
     Example:
-        >>> read_architecture("nowhere")
+        >>> read_metadata("nowhere")
         Traceback (most recent call last):
         ...
         tfxformer.errors.UserError: nowhere: a SavedModel, but none that tfxformer ...
     """
-    metadata = read_metadata(path)
-    if metadata is None:
-        raise UserError(f"{path}: a SavedModel, but none that tfxformer exported")
-    if "architecture" not in metadata["model"]:
-        raise UserError(
-            f"{path}: an earlier tfxformer exported it, without saying how its model "
-            "is built: give the run folder, or export that again"
-        )
-    return metadata["model"]["architecture"]
-
-
-def read_metadata(path: str | os.PathLike) -> dict | None:
-    """Reads what `write_metadata` wrote; arrays stay as `encode` made them.
-
-    Args:
-        path: The SavedModel's folder.
-
-    Returns:
-        The file's contents, or None where there is no such file.
-
-    Raises:
-        UserError: The file is damaged, or of a later format.
-    """
-    file = Path(path) / METADATA_FILE
+    file = Path(path, METADATA_FILE)
     if not file.exists():
-        return None
+        raise UserError(f"{path}: a SavedModel, but none that tfxformer exported")
     try:
-        metadata = json.loads(file.read_text("utf-8"))
-        if metadata["format"] != FORMAT:
-            raise UserError(
-                f"{file} has format {metadata['format']}, but this tfxformer reads "
-                f"{FORMAT}: update tfxformer, or export the model again"
-            )
-        for item in metadata["examples"]:
-            item["signature"], dict(item["inputs"]), dict(item["outputs"])
+        model = json.loads(file.read_text("utf-8"))["model"]
+        return dict(model) | {"architecture": dict(model["architecture"])}
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise UserError(f"{file} is damaged ({error!r}): export it again") from None
-    return metadata
+
+
+def read_records(file):
+    """Reads recorded requests, in the form of TensorFlow Serving's warm-up.
+
+    Args:
+        file: a path; there need be no such file.
+
+    Returns:
+        A list of ``PredictLog``. Logs of other kinds of request are left out.
+
+    Raises:
+        UserError: when the file is damaged.
+
+    Example:
+        >>> read_records("nowhere")
+        []
+    """
+    import tensorflow as tf
+    from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
+
+    if not Path(file).exists():
+        return []
+    try:
+        records = [*tf.data.TFRecordDataset(str(file)).as_numpy_iterator()]
+        logs = [PredictionLog.FromString(record) for record in records]
+    except Exception as error:  # of TensorFlow's or protobuf's own kinds
+        reason = str(error).strip().splitlines()[0]
+        raise UserError(f"{file}: damaged: {reason}") from None
+    return [log.predict_log for log in logs if log.HasField("predict_log")]

@@ -32,8 +32,7 @@ def shipped_model():
     """
     package = Path(__file__).parents[1]
     for place in (Path(), package, package.parent):
-        folder = place / "export" / SHIPPED
-        version = newest_version(folder)
+        version = newest_version(place / "export" / SHIPPED)
         if version is not None:
             return version
     raise UserError(
@@ -55,54 +54,57 @@ def find_model(path=None):
         UserError: as `shipped_model`.
 
     Example:
-        >>> find_model("runs/mine")
+        >>> find_model("runs/mine").as_posix()
         'runs/mine'
     """
-    return shipped_model() if path is None else newest_version(path) or path
+    return shipped_model() if path is None else newest_version(path) or Path(path)
+
+
+def find_saved_model(path=None):
+    """Finds the SavedModel that a path names.
+
+    Args:
+        path: as `find_model` takes it.
+
+    Returns:
+        The path of a folder with a ``saved_model.pb``.
+
+    Raises:
+        UserError: when there is none.
+
+    Example:
+        >>> find_saved_model("nowhere")
+        Traceback (most recent call last):
+        ...
+        tfxformer.errors.UserError: nowhere: there is no such folder
+    """
+    path = find_model(path)
+    if path.is_file():
+        hint = "give the SavedModel's folder"
+        if path.suffix in (".keras", ".h5"):
+            hint = 'load it, call model.export("FOLDER"), and give that folder'
+        raise UserError(f"{path}: is a file: {hint}")
+    if not path.is_dir():
+        raise UserError(f"{path}: there is no such folder")
+    if (path / "config.yaml").exists():
+        raise UserError(f"{path}: is a run folder: tfxformer export --run {path}")
+    if not (path / "saved_model.pb").is_file():
+        raise UserError(f"{path}: is not a SavedModel: it holds no saved_model.pb")
+    return path
 
 
 def chosen_model(path=None):
-    """The model that a command uses; a line of the log names it.
+    """`find_model` for a command: a line of the log names what it finds.
 
     Args:
         path: as `find_model` takes it.
 
     Returns:
         What `find_model` gives.
-
-    Raises:
-        UserError: as `shipped_model`.
-
-    Example:
-        >>> chosen_model("runs/mine")
-        'runs/mine'
     """
     path = find_model(path)
     log.info("model: %s (loading)", path)
     return path
-
-
-def check_checkpoint(path, checkpoint):
-    """Refuses to choose among the weights of an exported model, which has one set.
-
-    Args:
-        path: the exported model.
-        checkpoint: what was chosen; "best", the default, is what there is.
-
-    Raises:
-        UserError: for another one.
-
-    Example:
-        >>> check_checkpoint("export/pt_en/1", "last")
-        Traceback (most recent call last):
-        ...
-        tfxformer.errors.UserError: checkpoint 'last': export/pt_en/1 is an exported ...
-    """
-    if checkpoint != "best":
-        raise UserError(
-            f"checkpoint {checkpoint!r}: {path} is an exported model, which has one "
-            "set of weights: leave the checkpoint out, or give a run folder"
-        )
 
 
 def newest_version(folder):
@@ -125,45 +127,6 @@ def newest_version(folder):
     return Path(folder) / str(max(versions)) if versions else None
 
 
-def next_version(to, name, write):
-    """Writes the next version of a model, so that nobody sees half of it.
-
-    Args:
-        to: the repository.
-        name: the model's name in it.
-        write: what makes the folder that it is given, and fills it. If it raises,
-            the repository stays as it was.
-
-    Returns:
-        The new folder, ``to/name/version``, and what ``write`` returned.
-
-    Raises:
-        UserError: when the name cannot be one, or the repository not be written.
-
-    Example:
-        >>> to = Path(tempfile.mkdtemp())
-        >>> path, _ = next_version(to, "pt_en", lambda part: part.mkdir())
-        >>> path.relative_to(to).as_posix()
-        'pt_en/1'
-    """
-    folder = model_folder(to, name)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        # Beside the versions, so that renaming is one step; a name that is no
-        # number is no version to a server.
-        scratch = Path(tempfile.mkdtemp(prefix=".part-", dir=folder))
-    except OSError as error:
-        raise UserError(f"{error.filename}: {error.strerror}") from None
-    try:
-        part = scratch / "1"
-        written = write(part)
-        return _publish(part, folder), written
-    except OSError as error:
-        raise UserError(f"{error.filename}: {error.strerror}") from None
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
-
-
 def model_folder(to, name):
     """A model's folder in a repository, ``to/name``.
 
@@ -172,7 +135,7 @@ def model_folder(to, name):
         name: the model's name in it.
 
     Returns:
-        The path of a folder, which need not be there.
+        The path of a folder, which may not exist yet.
 
     Raises:
         UserError: when the name cannot be one.
@@ -187,6 +150,42 @@ def model_folder(to, name):
             "it is a folder and a part of a server's addresses"
         )
     return Path(to) / name
+
+
+def next_version(to, name, write):
+    """Writes the next version of a model, so that nobody sees half of it.
+
+    Args:
+        to: the repository.
+        name: the model's name in it.
+        write: makes the folder that it is given, and fills it. If it raises, the
+            repository stays as it was.
+
+    Returns:
+        The new folder, ``to/name/version``, and what ``write`` returned.
+
+    Raises:
+        UserError: when the name cannot be one, or the repository not be written.
+
+    Example:
+        >>> to = Path(tempfile.mkdtemp())
+        >>> path, _ = next_version(to, "pt_en", lambda part: part.mkdir())
+        >>> path.relative_to(to).as_posix()
+        'pt_en/1'
+    """
+    folder, scratch = model_folder(to, name), None
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        # Beside the versions, so that renaming is one step; a name that is no
+        # number is no version to a server.
+        scratch = Path(tempfile.mkdtemp(prefix=".part-", dir=folder))
+        written = write(scratch / "1")
+        return _publish(scratch / "1", folder), written
+    except OSError as error:
+        raise UserError(f"{error.filename}: {error.strerror}") from None
+    finally:
+        if scratch is not None:
+            shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _publish(part, folder):

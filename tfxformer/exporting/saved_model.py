@@ -8,28 +8,21 @@ import tensorflow as tf
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 from tfxformer.errors import UserError
-from tfxformer.exporting.metadata import example, write_metadata
+from tfxformer.exporting.metadata import write_metadata
 from tfxformer.exporting.repository import next_version
 from tfxformer.exporting.signatures import n_best_options
 from tfxformer.exporting.verify import verify
-from tfxformer.exporting.warm_up import requests, write_warm_up
+from tfxformer.exporting.warm_up import (
+    warm_up_requests,
+    write_examples,
+    write_warm_up,
+)
 from tfxformer.exporting.weights import PRECISIONS, HalfWeights
 from tfxformer.quiet import quiet_stderr
 from tfxformer.run import Run, load_weights
 from tfxformer.training import checkpoints
 from tfxformer.translator import Translator
 
-# The recorded questions: sentences, and inputs that break lesser models. Any language
-# will do, since `verify` compares the answers and does not judge them.
-PROBES = [
-    "Bom dia!",
-    "O gato preto bebeu o leite.",
-    "",
-    " \t\n",
-    "😀 مرحبا 你好",
-    b"bytes \xff\xfe that are not UTF-8",
-    "NUL \0 inside",
-]
 # The signatures that read no weights.
 WITHOUT_MODEL = ("count", "tokenize", "detokenize")
 
@@ -84,8 +77,7 @@ def export(
         average_checkpoints(translator.transformer, run, average)
 
     def write_and_prove(part):
-        write(translator, part, precision)
-        write_warm_up(part, name, requests(translator))
+        write(translator, part, name, precision)
         report = verify(part, allow_xla=xla)
         if not report.ok:
             raise UserError(
@@ -132,12 +124,13 @@ def average_checkpoints(transformer, run, last):
         weight.assign(total / last)
 
 
-def write(translator, path, precision="float32"):
+def write(translator, path, name="pt_en", precision="float32"):
     """Writes a translator as a SavedModel, with recorded answers beside it.
 
     Args:
         translator: a `Translator`.
         path: the folder to make.
+        name: the model's name.
         precision: how matrices are stored, "float32" or "float16"; the translator's
             own are rounded to it, so that it answers alike.
     """
@@ -152,29 +145,25 @@ def write(translator, path, precision="float32"):
         weights = [stored.get(id(x), x.value) for x in translator.transformer.weights]
     # In order, for `read_export`. Tracking the model would write each weight twice.
     archive._tf_trackable.weights = weights
-    for name, function in translator.signatures.items():
-        if name == "serving_default":  # the archive's alias for the first endpoint
+    for signature, function in translator.signatures.items():
+        if signature == "serving_default":  # the archive's alias for the first endpoint
             continue
         # The Python function is traced anew: a graph that was traced before would be
         # written beside the one that saving traces.
         python = function.python_function
-        if half and name not in WITHOUT_MODEL:
+        if half and signature not in WITHOUT_MODEL:
             python = half.used_by(python)
         endpoint = archive.add_endpoint(
-            name, python, input_signature=function.input_signature
+            signature, python, input_signature=function.input_signature
         )
-        if name == "translate":
+        if signature == "translate":
             archive._tf_trackable.__call__ = callable_on_any_shape(endpoint)
     with quiet_stderr():
         archive.write_out(str(path), verbose=False)
     _drop_output_shapes(Path(path, "saved_model.pb"))
     write_metadata(
         path,
-        [
-            example(signature, inputs, translator.answers(signature, inputs))
-            for signature, inputs in _probes(translator)
-        ],
-        model={
+        {
             "max_length": translator.max_length,
             "vocab_size": translator.tokenizer.vocab_size,
             "architecture": translator.transformer.config,
@@ -186,6 +175,8 @@ def write(translator, path, precision="float32"):
             "precision": precision,
         },
     )
+    write_warm_up(path, name, warm_up_requests(translator))
+    write_examples(path, name, translator)
 
 
 def callable_on_any_shape(translate):
@@ -214,26 +205,3 @@ def _drop_output_shapes(file):
         for node in nodes:
             node.attr.pop("_output_shapes", None)
     file.write_bytes(model.SerializeToString(deterministic=True))
-
-
-def _probes(translator):
-    """Inputs for each signature, an empty batch among them."""
-    probes = [*PROBES, "palavra " * translator.max_length]
-    probes = [x.encode() if isinstance(x, str) else x for x in probes]
-    text, nothing = np.array(probes, object), np.array([], object)
-    translation = translator.answers("translate", {"text": text})["translation"]
-    ids = translator.answers("tokenize", {"text": text})["ids"]
-    for signature in translator.signatures:
-        if signature == "detokenize":
-            yield signature, {"ids": ids}
-            yield signature, {"ids": np.array([[5, -1, 2**31 - 1, 0]], "int32")}
-            yield signature, {"ids": np.zeros((0, 0), "int32")}
-        elif signature == "score":
-            yield signature, {"text": text, "translation": translation}
-            yield signature, {"text": text, "translation": text[::-1]}
-            yield signature, {"text": nothing, "translation": nothing}
-        else:
-            # Attention of all of them would be most of what is recorded.
-            few = text[[0, 2]] if signature == "attention" else text
-            yield signature, {"text": few}
-            yield signature, {"text": nothing}

@@ -1,23 +1,35 @@
-"""Requests that a server runs before a model's first user comes.
+"""Recorded requests beside an export: some warm a server up, some prove the model.
 
 TensorFlow Serving reads `assets.extra/tf_serving_warmup_requests` when it loads a
 version, and sends traffic there once they have run: graphs are optimised and compiled
-by then.
+by then. The examples are records of the same kind, with the answers that Python gave at
+export; `verify` asks for them again.
 """
 
 from pathlib import Path
 
+import numpy as np
 import tensorflow as tf
-from tensorflow_serving.apis.predict_pb2 import PredictRequest
-from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
+from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog, PredictLog
 
-from tfxformer.errors import UserError
+from tfxformer.exporting.metadata import EXAMPLES_FILE, read_records
 from tfxformer.exporting.signatures import XLA_COLUMNS, XLA_ROWS
 
 WARM_UP_FILE = Path("assets.extra", "tf_serving_warmup_requests")
-# Of an ordinary model's: one sentence, and a batch of long ones.
+# Of an ordinary model's warm-up: one sentence, and a batch of long ones.
 _ROWS = (1, 32)
 _WORDS = "O gato bebeu todo o leite que a menina lhe deu de manhã. "
+# The examples: sentences, and inputs that break lesser models. Any language will do,
+# since `verify` compares the answers and does not judge them.
+PROBES = [
+    "Bom dia!",
+    "O gato preto bebeu o leite.",
+    "",
+    " \t\n",
+    "😀 مرحبا 你好",
+    b"bytes \xff\xfe that are not UTF-8",
+    "NUL \0 inside",
+]
 
 
 def write_warm_up(path, name, requests):
@@ -28,57 +40,70 @@ def write_warm_up(path, name, requests):
         name: the model's name.
         requests: pairs of a signature's name and its inputs, arrays by name; a
             server takes 1,000 at most.
-
-    Returns:
-        The file written.
     """
-    file = Path(path) / WARM_UP_FILE
+    _write(Path(path, WARM_UP_FILE), name, ((*request, {}) for request in requests))
+
+
+def write_examples(path, name, translator):
+    """Writes the examples, with their answers.
+
+    Args:
+        path: the SavedModel's folder.
+        name: the model's name.
+        translator: the `Translator` that was exported.
+    """
+    examples = (
+        (signature, inputs, translator.answers(signature, inputs))
+        for signature, inputs in _example_requests(translator)
+    )
+    _write(Path(path, EXAMPLES_FILE), name, examples)
+
+
+def _write(file, name, asked):
+    """Writes a record for each signature with its inputs and outputs."""
     file.parent.mkdir(exist_ok=True)
     with tf.io.TFRecordWriter(str(file)) as writer:
-        for signature, inputs in requests:
-            request = PredictRequest(
-                model_spec={"name": name, "signature_name": signature},
-                inputs={key: tf.make_tensor_proto(x) for key, x in inputs.items()},
-            )
-            log = PredictionLog(predict_log={"request": request})
-            writer.write(log.SerializeToString(deterministic=True))
-    return file
+        for signature, inputs, outputs in asked:
+            log = PredictLog()
+            log.request.model_spec.name = name
+            log.request.model_spec.signature_name = signature
+            _fill(log.request.inputs, inputs)
+            _fill(log.response.outputs, outputs)
+            record = PredictionLog(predict_log=log)
+            writer.write(record.SerializeToString(deterministic=True))
+
+
+def _fill(protos, arrays):
+    for name, array in arrays.items():
+        array = np.asarray(array)
+        dtype = tf.string if array.dtype.kind in "OSU" else None
+        protos[name].CopyFrom(tf.make_tensor_proto(array, dtype))
 
 
 def read_warm_up(path):
-    """Reads the requests that `write_warm_up`, or another program, has written.
+    """The requests that a server is to run when it loads a model.
 
     Args:
         path: the SavedModel's folder.
 
     Returns:
-        A list of ``PredictRequest``; empty where there is no such file. Logs of other
-        kinds of request are left out.
+        A list of ``PredictRequest``; empty where there are none.
 
     Raises:
         UserError: when the file is damaged.
     """
-    file = Path(path) / WARM_UP_FILE
-    if not file.exists():
-        return []
-    try:
-        records = [*tf.data.TFRecordDataset(str(file)).as_numpy_iterator()]
-        logs = [PredictionLog.FromString(record) for record in records]
-    except Exception as error:  # of TensorFlow's or protobuf's own kinds
-        reason = str(error).strip().splitlines()[0]
-        raise UserError(f"{file}: damaged: {reason}") from None
-    return [log.predict_log.request for log in logs if log.HasField("predict_log")]
+    return [log.request for log in read_records(Path(path, WARM_UP_FILE))]
 
 
-def requests(translator):
+def warm_up_requests(translator):
     """What warms a translator up: each signature, short and long, few and many.
 
     Args:
         translator: a `Translator`.
 
     Returns:
-        Pairs as `write_warm_up` takes them. With XLA, sentences of the shapes that
-        most requests have, for each is compiled by itself.
+        Pairs of a signature's name and its inputs. With XLA, sentences of the shapes
+        that most requests have, for each is compiled by itself.
     """
     ids = translator.answers("tokenize", {"text": [_WORDS * 8]})["ids"]
     # With the end token they fill these columns, nearly.
@@ -96,3 +121,26 @@ def requests(translator):
     for signature in ("translate_nbest", "attention", "count", "tokenize"):
         found.append((signature, {"text": texts[:1]}))
     return [*found, ("detokenize", {"ids": ids})]
+
+
+def _example_requests(translator):
+    """Yields signatures and inputs: for each signature some, and an empty batch."""
+    probes = [*PROBES, "palavra " * translator.max_length]
+    probes = [x.encode() if isinstance(x, str) else x for x in probes]
+    text, nothing = np.array(probes, object), np.array([], object)
+    translation = translator.answers("translate", {"text": text})["translation"]
+    ids = translator.answers("tokenize", {"text": text})["ids"]
+    for signature in translator.signatures:
+        if signature == "detokenize":
+            yield signature, {"ids": ids}
+            yield signature, {"ids": np.array([[5, -1, 2**31 - 1, 0]], "int32")}
+            yield signature, {"ids": np.zeros((0, 0), "int32")}
+        elif signature == "score":
+            yield signature, {"text": text, "translation": translation}
+            yield signature, {"text": text, "translation": text[::-1]}
+            yield signature, {"text": nothing, "translation": nothing}
+        else:
+            # Attention of all of them would be most of what is recorded.
+            few = text[[0, 2]] if signature == "attention" else text
+            yield signature, {"text": few}
+            yield signature, {"text": nothing}

@@ -11,7 +11,7 @@ from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 from tensorflow.core.protobuf.trackable_object_graph_pb2 import TrackableObjectGraph
 
 from tfxformer.errors import UserError
-from tfxformer.exporting.metadata import read_architecture
+from tfxformer.exporting.metadata import read_metadata
 from tfxformer.model import Transformer
 from tfxformer.tokenizer import Tokenizer
 
@@ -108,7 +108,7 @@ def read_export(path):
         ...
         tfxformer.errors.UserError: nowhere: a SavedModel, but none that tfxformer ...
     """
-    architecture = read_architecture(path)
+    architecture = read_metadata(path)["architecture"]
     tokenizer = Tokenizer(read_vocabulary(path))
     try:
         transformer = Transformer(**architecture)
