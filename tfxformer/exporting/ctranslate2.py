@@ -1,4 +1,4 @@
-"""Export for CTranslate2: the same weights and pieces, for its engine in C++."""
+"""Export for CTranslate2: the same weights and tokens, for its engine in C++."""
 
 import logging
 
@@ -6,12 +6,19 @@ import numpy as np
 import tensorflow as tf
 from keras import ops
 
-from tfxformer.decoding import decode
 from tfxformer.errors import UserError
 from tfxformer.exporting.repository import model_folder, next_version
-from tfxformer.exporting.saved_model import PROBES, average_checkpoints
+from tfxformer.exporting.saved_model import average_checkpoints
+from tfxformer.exporting.warm_up import PROBES
 from tfxformer.layers import positional_encoding
-from tfxformer.tokenizer import END_ID, PAD_ID, START_ID, UNK_ID, encode_source
+from tfxformer.tokenizer import (
+    END_ID,
+    PAD_ID,
+    START_ID,
+    UNK_ID,
+    encode_source,
+    encode_target,
+)
 from tfxformer.translator import Translator
 
 log = logging.getLogger("tfxformer")
@@ -21,7 +28,7 @@ log = logging.getLogger("tfxformer")
 POSITIONS = 1025
 
 # Log-probabilities may differ by so much: both add up in single precision, in another
-# order. Between words that are nearer to each other than this, either may win.
+# order.
 TOLERANCE = 1e-3
 
 
@@ -30,7 +37,8 @@ def export_ctranslate2(run, to="export", name="pt_en", checkpoint="best", averag
 
     The folder has CTranslate2's own files (``model.bin``, ``config.json``,
     ``shared_vocabulary.json``) and ``tokenizer.model`` for SentencePiece. It is
-    renamed into place once CTranslate2 has loaded it and given the run's answers.
+    renamed into place once CTranslate2 has loaded it and scored translations as the
+    run does.
 
     Args:
         run: the path of a run folder, or of an export.
@@ -126,15 +134,15 @@ def specification(tokenizer, transformer):
         _set_feed_forward(layer_spec.ffn, layer.ffn)
     _set_projection(spec.decoder.projection, transformer)
 
-    pieces = tokenizer.tokens(range(tokenizer.vocab_size))
-    spec.register_source_vocabulary(pieces)
-    spec.register_target_vocabulary(pieces)
-    spec.config.unk_token = pieces[UNK_ID]
-    spec.config.bos_token = spec.config.decoder_start_token = pieces[START_ID]
-    spec.config.eos_token = pieces[END_ID]
+    tokens = tokenizer.tokens(range(tokenizer.vocab_size))
+    spec.register_source_vocabulary(tokens)
+    spec.register_target_vocabulary(tokens)
+    spec.config.unk_token = tokens[UNK_ID]
+    spec.config.bos_token = spec.config.decoder_start_token = tokens[START_ID]
+    spec.config.eos_token = tokens[END_ID]
     spec.config.add_source_eos = True
     spec.config.layer_norm_epsilon = _epsilon(transformer)
-    # Not CTranslate2's: for those who call it, see `translate_pieces`.
+    # Not CTranslate2's: callers cut longer texts to it.
     spec.config.add_attribute("max_length", transformer.max_length)
     spec.validate()
     spec.optimize()
@@ -209,36 +217,11 @@ def _array(weight):
 # --- The same answers ---
 
 
-def translate_pieces(engine, sources, max_length):
-    """Greedy decoding by CTranslate2, within the limits of `tfxformer.decoding`.
-
-    Args:
-        engine: a ``ctranslate2.Translator``.
-        sources: for each text a list of its pieces, without start and end.
-        max_length: the most positions that the model knows.
-
-    Returns:
-        For each text a list of pieces, without start and end.
-    """
-    sources = list(sources)
-    lengths = [min(len(pieces) + 1, max_length) for pieces in sources]
-    limits = [min(2 * length + 10, max_length) for length in lengths]
-    results = engine.translate_batch(
-        sources,
-        beam_size=1,
-        min_decoding_length=0,  # the end may come first
-        max_input_length=max_length,  # the end counted
-        max_decoding_length=max(limits, default=0),
-    )
-    # CTranslate2 has one limit for all: what is beyond a text's own is cut off.
-    return [
-        result.hypotheses[0][:limit]
-        for result, limit in zip(results, limits, strict=True)
-    ]
-
-
 def prove(path, translator):
     """Loads an export with CTranslate2 and compares it with what was exported.
+
+    Both score what the translator writes for the probes of `warm_up`: the
+    log-probability of each token, and so each weight, must be alike.
 
     Args:
         path: the exported folder.
@@ -248,7 +231,7 @@ def prove(path, translator):
         A line that says what was compared.
 
     Raises:
-        UserError: when CTranslate2 cannot load it, or answers differently.
+        UserError: when CTranslate2 cannot load it, or scores differently.
     """
     ctranslate2 = _import_ctranslate2()
     try:
@@ -257,91 +240,31 @@ def prove(path, translator):
         reason = str(error).strip().splitlines()[0]
         raise UserError(f"CTranslate2 cannot load the export: {reason}") from None
     tokenizer, transformer = translator.tokenizer, translator.transformer
-    max_length = transformer.max_length
-    probes = [*PROBES, "palavra " * max_length]
-    source = encode_source(tokenizer, probes, longest=max_length - 1)
-    decoded = tf.function(
-        lambda source: decode(transformer, source).ids[:, 0], autograph=False
-    )(source)
-    sources = [_words(ids) for ids in source.numpy()]
-    translations = [_words(ids) for ids in decoded.numpy()]
-    theirs = translate_pieces(engine, map(tokenizer.tokens, sources), max_length)
-    worst = 0.0
-    for probe, ids, ours, pieces in zip(
-        probes, sources, translations, theirs, strict=True
-    ):
-        difference = first_difference(
-            transformer, ids, ours, map(tokenizer.processor.PieceToId, pieces)
-        )
-        if difference is not None and not difference[1] <= TOLERANCE:
-            raise UserError(
-                "the export would not translate as the run does: in the translation "
-                f"of {probe[:40]!r}, token {difference[0] + 1} is another one"
-            )
-        ours = ours[: max_length - 1]  # beside the end token
-        [result] = engine.score_batch(
-            [tokenizer.tokens(ids)], [tokenizer.tokens(ours)], max_input_length=0
-        )
-        scores = log_probabilities(transformer, ids, ours)
-        worst = max(worst, float(np.abs(scores - result.log_probs).max()))
-    if not worst <= TOLERANCE:
+    source = encode_source(tokenizer, PROBES, longest=transformer.max_length - 1)
+    written = translator.answers("translate", {"text": PROBES})["translation"]
+    target_in, target_out = encode_target(
+        tokenizer, written, longest=transformer.max_length - 1
+    )
+    logits = transformer((source, target_in), training=False)
+    logits = logits[..., END_ID:]  # of what may be written
+    logs = tf.gather(
+        tf.nn.log_softmax(logits), tf.maximum(target_out - END_ID, 0), batch_dims=2
+    )  # (batch, target)
+    texts = [
+        [tokenizer.tokens([i for i in row if i not in (PAD_ID, END_ID)]) for row in ids]
+        for ids in (source.numpy(), target_out.numpy())
+    ]
+    results = engine.score_batch(*texts, max_input_length=0)
+    differences = [
+        np.abs(ours[: len(result.log_probs)] - result.log_probs).max()
+        for ours, result in zip(logs.numpy(), results, strict=True)
+    ]
+    if not max(differences) <= TOLERANCE:
         raise UserError(
             "the export would not translate as the run does: log-probabilities of the "
-            f"same tokens differ by {worst:.2g}"
+            f"same tokens differ by {max(differences):.2g}"
         )
     return (
-        f"CTranslate2 {ctranslate2.__version__} translates {len(probes)} probes as the "
-        f"run does; log-probabilities differ by {worst:.1g} at most"
+        f"CTranslate2 {ctranslate2.__version__} scores {len(PROBES)} translations as "
+        f"the run does; log-probabilities differ by {max(differences):.1g} at most"
     )
-
-
-def first_difference(transformer, source, ours, theirs):
-    """Where two translations part, and how near to each other the two tokens are.
-
-    Args:
-        transformer: the `Transformer`.
-        source: the source's ids, without the end token.
-        ours: the ids of the greedy translation, without start and end.
-        theirs: the ids of another one.
-
-    Returns:
-        None where they are the same. Else the position, and the logit of our token
-        there above that of theirs: next to nothing where the model finds both
-        equally good.
-    """
-    ours, theirs = [*ours, END_ID], [*theirs, END_ID]
-    if ours == theirs:
-        return None
-    pairs = zip(ours, theirs, strict=False)
-    position = next(i for i, (one, other) in enumerate(pairs) if one != other)
-    logits = _logits(transformer, source, ours[:position])[-1]
-    return position, float(logits[ours[position]] - logits[theirs[position]])
-
-
-def log_probabilities(transformer, source, target):
-    """How likely each token of a target and its end are, of all that may be written.
-
-    Args:
-        transformer: the `Transformer`.
-        source: the source's ids, without the end token.
-        target: the target's ids, without start and end.
-
-    Returns:
-        float32 array ``(target + 1,)``.
-    """
-    allowed = _logits(transformer, source, target)[:, END_ID:]
-    highest = allowed.max(axis=1, keepdims=True)
-    total = np.log(np.exp(allowed - highest).sum(axis=1, keepdims=True)) + highest
-    tokens = np.array([*target, END_ID]) - END_ID
-    return np.take_along_axis(allowed - total, tokens[:, None], axis=1)[:, 0]
-
-
-def _logits(transformer, source, target):
-    """After the start token and after each of the target's, ``(target + 1, vocab)``."""
-    source, target_in = np.array([[*source, END_ID]]), np.array([[START_ID, *target]])
-    return _array(transformer((source, target_in), training=False)[0])
-
-
-def _words(ids):
-    """The ids without padding and end."""
-    return [int(i) for i in ids if i not in (PAD_ID, END_ID)]
