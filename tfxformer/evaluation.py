@@ -16,10 +16,6 @@ class Evaluation:
         chrf_signature: the same for chrF.
         sentences: how many there were.
         translations: the translations, in order.
-
-    Example:
-        >>> compare(["The cat sat."], ["The cat sat."]).sentences
-        1
     """
 
     bleu: float
@@ -30,11 +26,7 @@ class Evaluation:
     translations: list
 
     def describe(self):
-        """Two lines, a metric each.
-
-        Returns:
-            A string.
-        """
+        """Two lines, a metric each."""
         return (
             f"BLEU {self.bleu:.2f}  ({self.bleu_signature})\n"
             f"chrF {self.chrf:.2f}  ({self.chrf_signature})"
@@ -77,8 +69,7 @@ def compare(translations, references, lowercase=False):
 def evaluate(translator, pairs, lowercase=False, tokens_per_batch=2048):
     """Translates the sources of pairs and scores the result.
 
-    Each source is read as one sentence, as in training, unless it is too long for
-    the model.
+    Each source is read as one sentence, as in training, unless it is too long.
 
     Args:
         translator: a `Translator`.
@@ -88,18 +79,9 @@ def evaluate(translator, pairs, lowercase=False, tokens_per_batch=2048):
 
     Returns:
         An `Evaluation`.
-
-    Example:
-        >>> from tfxformer.corpora import Pair
-        >>> def translator(texts, **options):
-        ...     return ["The cat drank the milk." for text in texts]
-        >>> pair = Pair("O gato bebeu o leite.", "The cat drank the milk.")
-        >>> round(evaluate(translator, [pair]).bleu)
-        100
     """
+    sources = [pair.source for pair in pairs]
     translations = translator(
-        [pair.source for pair in pairs],
-        tokens_per_batch=tokens_per_batch,
-        split_sentences=False,
+        sources, tokens_per_batch=tokens_per_batch, split_sentences=False
     )
     return compare(translations, [pair.target for pair in pairs], lowercase)

@@ -1,8 +1,7 @@
 """Text to sentences, and sentences that are too long to parts that fit.
 
-Made for Portuguese and English; any other text comes back whole too, if perhaps with
-fewer cuts. Where it is in doubt, two sentences stay together: a model that was trained
-on pairs of them reads them well, and half a sentence badly.
+Made for Portuguese and English; other text may get fewer cuts. In doubt, two sentences
+stay together: a model reads them well, and half a sentence badly.
 """
 
 import re
@@ -75,12 +74,6 @@ def split_sentences(text):
 def split_lines(text):
     r"""Cuts a text at line breaks only; else like `split_sentences`.
 
-    Args:
-        text: a string.
-
-    Returns:
-        A list of strings, as `split_sentences` gives it.
-
     Example:
         >>> split_lines("Olá! Bom dia.\nAdeus.\n")
         ['', 'Olá! Bom dia.', '\n', 'Adeus.', '\n']
@@ -97,8 +90,8 @@ def split_to_fit(texts, count, limit):
 
     Args:
         texts: strings without white space at their ends.
-        count: tells the number of tokens of each string in a list. It is called
-            once for each round of halving, with all the strings of the round.
+        count: counts the tokens of each string in a list; called once for each round
+            of halving.
         limit: the most tokens of a part. Only a single character that has more
             stays as it is.
 
@@ -172,16 +165,7 @@ def _sentence_starts(line):
 
 
 def _ends(stem, stop, closers, opening, first, lower_cased):
-    """Whether a sentence ends at a stop.
-
-    Args:
-        stem: the word before the stop; empty where the stop stands alone.
-        stop: its marks, such as "." or "?!".
-        closers: the quotes and brackets after it.
-        opening: the white space, quotes, brackets and dashes after those.
-        first: the character after those; empty at the end of the line.
-        lower_cased: whether the line has no capital.
-    """
+    """Whether a sentence ends at a stop: "stem" "?!" ")" " — " "F", in this order."""
     if not first or first in _GOING_ON:
         return False
     if stop == "." and stem and not closers:

@@ -14,7 +14,7 @@ from tfxformer.decoding.options import NEVER
 from tfxformer.errors import UserError
 from tfxformer.exporting.metadata import read_metadata
 from tfxformer.exporting.repository import find_model
-from tfxformer.exporting.signatures import completion, signatures
+from tfxformer.exporting.signatures import signatures
 from tfxformer.exporting.weights import read_export
 from tfxformer.run import Run
 from tfxformer.tokenizer import encode_source
@@ -75,7 +75,9 @@ class Translator:
         self.options = options or DecodingOptions()
         self.xla = xla
         self.signatures = signatures(tokenizer, transformer, self.options, xla)
-        self._complete = completion(tokenizer, transformer, self.options)
+        translate = self.signatures["translate"].python_function
+        texts = tf.TensorSpec([None], tf.string)
+        self._complete = tf.function(translate, [texts, texts], autograph=False)
 
     @classmethod
     def load(cls, path=None, checkpoint="best", options=None, xla=False):
@@ -132,18 +134,10 @@ class Translator:
         return {name: value.numpy() for name, value in outputs.items()}
 
     def __call__(self, text, tokens_per_batch=2048, split_sentences=True):
-        """Translates a string or a list of strings, as `translate` does.
-
-        Args:
-            text: a string, or a list of strings; bytes are taken as UTF-8.
-            tokens_per_batch: see `translate`.
-            split_sentences: see `translate`.
+        """Translates a string, or a list of strings; see `translate`.
 
         Returns:
             A string, or a list of strings in the same order.
-
-        Raises:
-            TypeError: for anything but strings.
         """
         texts = [text] if isinstance(text, (str, bytes)) else text
         translations, _ = self.translate(texts, tokens_per_batch, split_sentences)
@@ -203,21 +197,15 @@ class Translator:
     def n_best(self, texts, tokens_per_batch=2048, first=1):
         """Several translations of each text, best first.
 
-        Each text is read as one sentence.
-
         Args:
-            texts: a list of strings; bytes are taken as UTF-8.
+            texts: a list of strings, each read as one sentence.
             tokens_per_batch: see `translate`.
             first: the number of the first text in warnings.
 
         Returns:
-            For each text a list of pairs: a translation and its score, which is what
-            they are ordered by: the mean log-probability of its tokens, or with
-            penalties GNMT's. There are as many as the options say (``n_best``), 4 if
-            they do not; fewer where the search has found fewer.
-
-        Raises:
-            TypeError: for anything but strings.
+            For each text a list of pairs, a translation and its score: the mean
+            log-probability of its tokens, or with penalties GNMT's. The options'
+            ``n_best`` says how many, 4 by default; a search may find fewer.
         """
         texts = as_texts(texts, first)
         lengths = self._lengths(texts)
@@ -245,13 +233,10 @@ class Translator:
     def score(self, texts, translations, tokens_per_batch=2048, first=1):
         """How likely the model finds translations that are given.
 
-        Each text, and each translation, is read as one sentence.
-
         Args:
-            texts: a list of strings; bytes are taken as UTF-8.
+            texts: a list of strings, each read as one sentence.
             translations: as many strings, of the same places.
-            tokens_per_batch: the most tokens, padding included, that are scored at
-                once on either side.
+            tokens_per_batch: see `translate`.
             first: the number of the first text in warnings.
 
         Returns:
@@ -261,7 +246,6 @@ class Translator:
             what fits would mislead.
 
         Raises:
-            TypeError: for anything but strings.
             ValueError: when there are not as many translations as texts.
         """
         texts = as_texts(texts, first)
@@ -302,7 +286,6 @@ class Translator:
             A list of strings.
 
         Raises:
-            TypeError: for anything but strings.
             ValueError: when there are not as many prefixes as texts.
         """
         texts, prefixes = as_texts(texts), as_texts(prefixes, name="prefix")
@@ -325,9 +308,6 @@ class Translator:
         Yields:
             The translation so far, a string, after each token; and at last the whole,
             also where there is nothing to translate.
-
-        Raises:
-            TypeError: for anything but a string.
         """
         pieces = self.parts(text)
         done = pieces[0]
@@ -358,17 +338,11 @@ class Translator:
     def explain(self, text):
         """A sentence's translation and what each of its tokens attended to.
 
-        The weights are those with which the translation was written: nothing is
-        decoded twice.
-
         Args:
             text: a string, read as one sentence.
 
         Returns:
-            An `Explanation`.
-
-        Raises:
-            TypeError: for anything but a string.
+            An `Explanation`, with the very weights that wrote the translation.
         """
         answer = self.answers("attention", {"text": as_texts([text])})
         source, target = (

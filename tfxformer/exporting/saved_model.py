@@ -157,7 +157,7 @@ def write(translator, path, name="pt_en", precision="float32"):
             signature, python, input_signature=function.input_signature
         )
         if signature == "translate":
-            archive._tf_trackable.__call__ = callable_on_any_shape(endpoint)
+            archive._tf_trackable.__call__ = _callable_on_any_shape(endpoint)
     with quiet_stderr():
         archive.write_out(str(path), verbose=False)
     _drop_output_shapes(Path(path, "saved_model.pb"))
@@ -179,15 +179,8 @@ def write(translator, path, name="pt_en", precision="float32"):
     write_examples(path, name, translator)
 
 
-def callable_on_any_shape(translate):
-    """What a loaded export does when it is called, as the TensorFlow tutorial's is.
-
-    Args:
-        translate: the signature's graph function.
-
-    Returns:
-        A graph function of strings of any shape to translations of that shape.
-    """
+def _callable_on_any_shape(translate):
+    """Makes the export callable as the TensorFlow tutorial's is, on any shape."""
 
     @tf.function(autograph=False, input_signature=[tf.TensorSpec(None, tf.string)])
     def call(text):

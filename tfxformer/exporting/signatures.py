@@ -35,9 +35,13 @@ def signatures(tokenizer, transformer, options, xla=False):
     one = options.updated(n_best=1)
     some = n_best_options(options)
 
-    def translate(text):
+    def translate(text, prefix=None):  # Python alone gives a prefix
         source = encode_source(tokenizer, text, longest=longest)
-        found = _search(transformer, source, one, xla)
+        if prefix is None:
+            found = _search(transformer, source, one, xla)
+        else:
+            begun = tokenizer.tokenize(prefix).to_tensor()[:, :longest]
+            found = decode(transformer, source, one, prefix=begun)
         return {
             "translation": tokenizer.detokenize(found.ids[:, 0]),
             "score": found.score[:, 0],
@@ -107,35 +111,6 @@ def signatures(tokenizer, transformer, options, xla=False):
     }
     # TensorFlow Serving's name for the signature of a request that names none.
     return found | {"serving_default": found["translate"]}
-
-
-def completion(tokenizer, transformer, options):
-    """A graph function that translates with a given beginning.
-
-    Args:
-        tokenizer: a `Tokenizer`.
-        transformer: the `Transformer` that was trained with it.
-        options: `DecodingOptions`.
-
-    Returns:
-        A function of ``text`` and ``prefix``, strings ``(batch,)``, to a dict like
-        that of ``translate``; the translation begins with the prefix.
-    """
-    longest = transformer.max_length - 1
-    strings = tf.TensorSpec([None], tf.string)
-    one = options.updated(n_best=1)
-
-    @tf.function(autograph=False, input_signature=[strings, strings])
-    def complete(text, prefix):
-        source = encode_source(tokenizer, text, longest=longest)
-        begun = tokenizer.tokenize(prefix).to_tensor()[:, :longest]
-        found = decode(transformer, source, one, prefix=begun)
-        return {
-            "translation": tokenizer.detokenize(found.ids[:, 0]),
-            "score": found.score[:, 0],
-        }
-
-    return complete
 
 
 def n_best_options(options):
