@@ -112,13 +112,6 @@ def _number(value):
     return value
 
 
-def _encoding(name):
-    try:
-        return check_encoding(name)
-    except UserError as error:
-        raise ValueError(str(error).partition(": ")[2]) from None
-
-
 Count = Annotated[int, Field(ge=1)]
 Number = Annotated[float, BeforeValidator(_number)]
 Rate = Annotated[Number, Field(ge=0, lt=1)]
@@ -193,7 +186,7 @@ class DataConfig(Settings):
     """The folder of TensorFlow Datasets, for ted."""
     columns: list[int] | None = None
     """A TSV's columns of source and translation, such as 2,1; by default it has two."""
-    encoding: Annotated[str, AfterValidator(_encoding)] = "utf-8"
+    encoding: Annotated[str, AfterValidator(check_encoding)] = "utf-8"
     """The encoding of files: one of Python's codecs, such as latin-1."""
     max_characters: Count = 1000
     """The longest side of a pair that is kept."""

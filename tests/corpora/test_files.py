@@ -87,16 +87,15 @@ def test_columns_are_picked_and_put_in_order(write, caplog):
 def test_text_in_another_encoding(write, caplog):
     path = write("a.tsv", "não\tn’t\n".encode("cp1252") + b"a\t\x81\n")
     assert read(path, encoding="cp1252")[0] == [("não", "n’t")]
-    assert caplog.messages == [f"{path}:2: not cp1252; the line is skipped"]
+    assert caplog.messages == [f"{path}:2: not CP1252; the line is skipped"]
     parallel = [write("a.pt", b"n\xe3o\n"), write("a.en", b"no\n")]
     assert read(*parallel, encoding="latin-1")[0] == [("não", "no")]
 
 
 @pytest.mark.parametrize("name", ["latin-0", "", "\0", "rot13", "utf-16", "cp037"])
 def test_what_is_no_encoding_is_refused(name):
-    with pytest.raises(UserError) as caught:
+    with pytest.raises(ValueError, match="such"):
         check_encoding(name)
-    assert str(caught.value).startswith(f"--encoding {name!r}: ")
 
 
 def test_texts_are_given_until_one_is_broken():
@@ -192,10 +191,10 @@ def test_parallel_malformed_line_goes_from_both(write, caplog):
 def test_parallel_files_of_different_lengths(write):
     source, target = write("a", b"1\n" * 1500), write("b", b"one\n" * 7)
     for paths in ([source, target], [target, source]):
-        assert f"{target} has 7 lines, and the other of" in error_of(*paths)
+        assert f"{target} has 7 lines, the other of" in error_of(*paths)
     # A blank line at the end is a line.
     other = write("c", b"one\n" * 7 + b"\n")
-    assert f"{target} has 7 lines, and the other of" in error_of(target, other)
+    assert f"{target} has 7 lines, the other of" in error_of(target, other)
 
 
 @pytest.mark.parametrize("case", range(40))

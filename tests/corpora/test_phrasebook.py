@@ -11,7 +11,7 @@ import pytest
 from tfxformer.corpora import phrasebook
 
 ROOT = Path(__file__).parents[2]
-PAIRS = phrasebook.pairs()
+PAIRS = [pair for split in phrasebook.splits().values() for pair in split]
 
 
 def test_pairs_are_many_and_no_portuguese_sentence_has_two_translations():

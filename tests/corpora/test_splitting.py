@@ -7,15 +7,15 @@ from itertools import chain, combinations
 import pytest
 
 from tfxformer.corpora import Counts, Pair, Pairs, clean, phrasebook
-from tfxformer.corpora.splitting import hold_out, sentence_key
+from tfxformer.corpora.splitting import _key, hold_out
 from tfxformer.errors import UserError
 
 
 def leaks(splits):
     for one, other in combinations(splits.values(), 2):
         for side in (0, 1):
-            yield from {sentence_key(pair[side]) for pair in one} & {
-                sentence_key(pair[side]) for pair in other
+            yield from {_key(pair[side]) for pair in one} & {
+                _key(pair[side]) for pair in other
             }
 
 
@@ -27,15 +27,14 @@ def test_the_phrasebook_s_splits_are_what_they_were():
         "test": 500,
     }
     assert list(leaks(splits)) == []
-    assert sorted(chain(*splits.values())) == sorted(phrasebook.pairs())
     digest = hashlib.sha256(repr([tuple(pair) for pair in splits["test"]]).encode())
     assert digest.hexdigest().startswith("61bd03ac1f85ad24")
 
 
-def test_sentence_key_sees_through_near_copies():
-    assert sentence_key("Olá,  Ana!") == sentence_key("OLÁ ANA")
-    assert sentence_key("A\u0301gua") == sentence_key("Água")
-    assert sentence_key("avó") != sentence_key("avô")
+def test_near_copies_of_a_sentence_are_one():
+    assert _key("Olá,  Ana!") == _key("OLÁ ANA")
+    assert _key("A\u0301gua") == _key("Água")
+    assert _key("avó") != _key("avô")
 
 
 @pytest.mark.parametrize("case", range(60))

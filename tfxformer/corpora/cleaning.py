@@ -26,16 +26,12 @@ class Counts(Counter):
         """Say it in one line, the most frequent reason first.
 
         Returns:
-            The line, such as `10 read, 8 kept, 2 dropped (2 duplicate)`.
+            The line.
         """
-        reasons = Counter(self)
-        read = reasons.pop("read", 0)
-        dropped = reasons.total()
-        line = f"{read:,} read, {read - dropped:,} kept"
-        if not dropped:
-            return line
-        named = ", ".join(f"{count:,} {why}" for why, count in reasons.most_common())
-        return f"{line}, {dropped:,} dropped ({named})"
+        why = [f"{n:,} {name}" for name, n in self.most_common() if name != "read"]
+        dropped = self.total() - self["read"]
+        line = f"{self['read']:,} read, {self['read'] - dropped:,} kept"
+        return f"{line}, {dropped:,} dropped ({', '.join(why)})" if why else line
 
 
 def normalize(text: str) -> str:
@@ -48,7 +44,7 @@ def normalize(text: str) -> str:
         text: Any string.
 
     Returns:
-        The text without spaces at its ends; normalising it again changes nothing.
+        The text; normalising it again changes nothing.
 
     Example:
         >>> normalize(" ﬁne \u00a0 day\x00\n")
@@ -72,7 +68,7 @@ def clean(
     than the other that they can hardly say the same, or when it came before.
 
     Args:
-        pairs: Sentence pairs; read once, so an iterator will do.
+        pairs: Sentence pairs, read once.
         counts: Where dropped pairs are added up; the reader counts those read.
         max_characters: The longest side that is kept.
         max_length_ratio: The largest `(longer + 10) / (shorter + 10)` in characters
@@ -109,8 +105,11 @@ def clean(
                 yield Pair(source, target)
 
     found = Pairs(fit())
-    _, first = np.unique(np.frombuffer(hashes, np.int64), return_index=True)
-    if len(first) < len(found):
-        counts["duplicate"] += len(found) - len(first)
-        found = found.select(np.sort(first))
+    keys, kept = np.frombuffer(hashes, np.int64), np.zeros(len(found), bool)
+    for part in range(16):  # a sixteenth at a time needs little memory
+        rows = np.flatnonzero(np.frombuffer(hashes, np.uint8)[::8] % 16 == part)
+        kept[rows[np.unique(keys[rows], return_index=True)[1]]] = True
+    if duplicates := int(np.count_nonzero(~kept)):
+        counts["duplicate"] += duplicates
+        found = found.select(np.flatnonzero(kept))
     return found

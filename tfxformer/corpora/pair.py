@@ -8,8 +8,8 @@ from typing import NamedTuple
 class Pair(NamedTuple):
     """A sentence and its translation.
 
-    Attributes:
-        source: The sentence to translate.
+    Args:
+        source: The sentence.
         target: Its translation.
 
     Example:
@@ -24,7 +24,7 @@ class Pair(NamedTuple):
 class Pairs(Sequence):
     """A sequence of `Pair`s that keeps UTF-8 in one buffer instead of strings.
 
-    A pair takes its bytes and 16 more. A slice, and what `select` gives, share them.
+    A pair takes its bytes and 9 more. A slice, and what `select` gives, share them.
 
     Args:
         pairs: The pairs to put into it.
@@ -36,29 +36,26 @@ class Pairs(Sequence):
     """
 
     def __init__(self, pairs: Iterable[tuple[str, str]] = ()):
-        self._text, self._ends = bytearray(), array("q", [0])  # the ends of all sides
-        for pair in pairs:
-            for side in pair:
-                self._text += side.encode()
-                self._ends.append(len(self._text))
-        self._rows = range(len(self._ends) // 2)
+        self._text, self._ends = bytearray(), array("q", [0])
+        for source, target in pairs:
+            self._text += b"%b\xff%b" % (source.encode(), target.encode())
+            self._ends.append(len(self._text))  # UTF-8 has no byte 255
+        self._rows = range(len(self._ends) - 1)
 
     def select(self, rows: Sequence[int]) -> "Pairs":
         """Give some of the pairs, without a copy of their text.
 
         Args:
-            rows: Their indices: an array, a list or a range.
+            rows: Their indices.
 
         Returns:
             As many pairs, in the order of the indices.
         """
         import numpy as np  # not before it is used: most commands do without
 
-        return self._view(np.asarray(self._rows)[np.asarray(rows, int)])
-
-    def _view(self, rows):
         some = object.__new__(Pairs)
-        some._text, some._ends, some._rows = self._text, self._ends, rows
+        some._text, some._ends = self._text, self._ends
+        some._rows = np.asarray(self._rows)[np.asarray(rows, int)]
         return some
 
     def __len__(self) -> int:
@@ -66,13 +63,13 @@ class Pairs(Sequence):
 
     def __getitem__(self, index):
         if isinstance(index, slice):
-            return self._view(self._rows[index])
+            return self.select(range(len(self))[index])
         return self._pair(self._rows[index])
 
     def __iter__(self) -> Iterator[Pair]:
         return map(self._pair, self._rows)
 
-    def _pair(self, row) -> Pair:
-        begin, middle, end = self._ends[2 * row : 2 * row + 3]
-        text = self._text
-        return Pair(text[begin:middle].decode(), text[middle:end].decode())
+    def _pair(self, row):
+        text = self._text[self._ends[row] : self._ends[row + 1]]
+        source, target = text.split(b"\xff")
+        return Pair(source.decode(), target.decode())

@@ -13,31 +13,12 @@ from tfxformer.corpora.pair import Pairs
 from tfxformer.errors import UserError
 
 
-def sentence_key(text: str) -> str:
-    """Give what two near copies of a sentence have in common.
-
-    Args:
-        text: A sentence in any language.
-
-    Returns:
-        The sentence after NFKC, in lower case, without punctuation and with
-        single spaces.
-
-    Example:
-        >>> sentence_key("Onde  está, Ana?") == sentence_key("onde está Ana")
-        True
-    """
-    text = unicodedata.normalize("NFKC", text).casefold()
-    text = re.sub(r"[^\w\s]|_", "", unicodedata.normalize("NFKC", text))
-    return " ".join(text.split())
-
-
 def hold_out(pairs: Pairs, sizes: Mapping[str, int], seed: int) -> dict[str, Pairs]:
     """Split pairs by sentence: no sentence of one split is in another.
 
     "Tens fome?" and "Vocês têm fome?" are both "Are you hungry?": with one in training
     and the other in test, the model would have seen the test's answer. So pairs that
-    share a sentence, directly or through others, form a group that moves as a whole.
+    share a sentence, but for case and punctuation, move together.
 
     Args:
         pairs: All pairs. Their order decides, with the seed, where they go.
@@ -46,11 +27,9 @@ def hold_out(pairs: Pairs, sizes: Mapping[str, int], seed: int) -> dict[str, Pai
 
     Returns:
         The named splits and "train", which has the rest in the order of `pairs`.
-        Sentences are compared by `sentence_key`, on both sides.
 
     Raises:
-        UserError: The pairs are too few, or share so many sentences that the sizes
-            cannot be met, or nothing would be left to train on.
+        UserError: The sizes cannot be met, or nothing would be left to train on.
 
     Example:
         >>> pairs = Pairs([("Olá!", "Hello!"), ("Adeus.", "Goodbye.")])
@@ -68,8 +47,7 @@ def hold_out(pairs: Pairs, sizes: Mapping[str, int], seed: int) -> dict[str, Pai
     for first in firsts:
         if not any(missing.values()):
             break
-        # The first split with room for the whole group. A group bigger than any
-        # room left goes to train: it is never cut.
+        # A group that no split has room for goes to train as a whole.
         for number, (name, room) in enumerate(missing.items(), start=1):
             if members[first] <= room:
                 split[first] = number
@@ -79,14 +57,10 @@ def hold_out(pairs: Pairs, sizes: Mapping[str, int], seed: int) -> dict[str, Pai
     split = split[group]  # of each pair
     if any(missing.values()) or (any(sizes.values()) and split.all()):
         asked = ", ".join(f"{size} for {name}" for name, size in sizes.items())
-        raise UserError(
-            f"cannot hold out {asked} from {len(pairs)} pairs in {len(firsts)} groups "
-            "that share no sentence: ask for less or bring more pairs"
-        )
-    return {
-        name: pairs.select(np.flatnonzero(split == number))
-        for number, name in enumerate(["train", *sizes])
-    }
+        found = f"{len(pairs)} pairs in {len(firsts)} groups that share no sentence"
+        raise UserError(f"cannot hold out {asked} from {found}: bring more pairs")
+    names = enumerate(["train", *sizes])
+    return {name: pairs.select(np.flatnonzero(split == i)) for i, name in names}
 
 
 def _groups(pairs):
@@ -106,11 +80,20 @@ def _groups(pairs):
 
 
 def _numbers(texts):
-    """The same number for each text of a key, int32."""
+    """A number for each text, int32: near copies of a sentence have the same."""
     keys = bytearray()
     for text in texts:
-        key = sentence_key(text).encode()
-        keys += hashlib.blake2b(key, digest_size=8).digest()
-    return np.unique(np.frombuffer(keys, np.int64), return_inverse=True)[1].astype(
-        np.int32
-    )
+        keys += hashlib.blake2b(_key(text).encode(), digest_size=8).digest()
+    keys = np.frombuffer(keys, np.int64)
+    order = np.argsort(keys)
+    numbers, ordered = np.zeros(len(keys), np.int32), keys[order]
+    changes = ordered[1:] != ordered[:-1]
+    numbers[order[1:]] = np.cumsum(changes, dtype=np.int32)
+    return numbers
+
+
+def _key(text):
+    """The text after NFKC, in lower case, without punctuation, with single spaces."""
+    text = unicodedata.normalize("NFKC", text).casefold()
+    text = re.sub(r"[^\w\s]|_", "", unicodedata.normalize("NFKC", text))
+    return " ".join(text.split())
