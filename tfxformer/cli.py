@@ -12,9 +12,9 @@ import shlex
 import signal
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
-import typer
+from typer import Argument, Exit, Option
 
 from tfxformer import __version__
 from tfxformer.commands import Commands, Quiet, option, with_settings
@@ -36,28 +36,24 @@ app.add_typer(plot_commands.app, name="plot", rich_help_panel="Look")
 
 Model = Annotated[
     Path | None,
-    typer.Option(
+    Option(
         "--run",
         "--model",
         help="A run folder, or an exported SavedModel; by default the "
         "Portuguese-to-English model that comes with the package.",
     ),
 ]
-Checkpoint = Annotated[
-    str,
-    typer.Option(help="Which weights of a run folder: best, last or ema."),
-]
-# The settings of pairs that commands share.
-PAIRS = "sources", "data_dir", "columns", "encoding"
-SERVING = [name for name in ServerSettings.model_fields if name != "poll"]
+Checkpoint = Annotated[str, Option(help="Weights of a run folder: best, last or ema.")]
 TokensPerBatch = Annotated[
-    int,
-    typer.Option(min=1, help="The most tokens, padding included, read at once."),
+    int, Option(min=1, help="The most tokens, padding included, read at once.")
 ]
 Xla = Annotated[
-    bool,
-    typer.Option("--xla", help="Compile decoding with XLA: faster, after seconds."),
+    bool, Option("--xla", help="Compile decoding with XLA: faster, after seconds.")
 ]
+# The settings of pairs that commands share, and those of a server.
+PAIRS = "sources", "data_dir", "columns", "encoding"
+SERVING = [name for name in ServerSettings.model_fields if name != "poll"]
+
 # What a full or broken disk says; files that are opened by name say which they are.
 _CANNOT_WRITE = errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO
 
@@ -103,15 +99,14 @@ def _stop(*_):
 def _version(value):
     if value:
         print(__version__)
-        raise typer.Exit
+        raise Exit
 
 
 @app.callback()
 def options(
     quiet: Quiet = False,
     version: Annotated[
-        bool,
-        typer.Option("--version", callback=_version, help="Print the version."),
+        bool, Option("--version", callback=_version, help="Print the version.")
     ] = False,
 ):
     """What holds for every command."""
@@ -121,9 +116,9 @@ def options(
 @app.command(rich_help_panel="Start")
 def quickstart(
     out: Annotated[
-        Path | None, typer.Option(help="The folder to work in; by default a new one.")
+        Path | None, Option(help="The folder to work in; by default a new one.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of all random numbers.")] = 0,
+    seed: Annotated[int, Option(help="Seed of all random numbers.")] = 0,
 ):
     """Train on a phrasebook, evaluate, export, translate."""
     start_tensorflow()
@@ -137,16 +132,15 @@ def quickstart(
 @with_settings("training", TrainingConfig, "steps", "seed", "init_from", check=False)
 def train(
     data: dict,
-    out: Annotated[Path, typer.Option(help="The run folder.")],
+    out: Annotated[Path, Option(help="The run folder.")],
     preset: Annotated[
-        str, typer.Option(help="Settings to begin from: tiny, tutorial, base, big.")
+        str, Option(help="Settings to begin from: tiny, tutorial, base, big.")
     ] = "tutorial",
     config: Annotated[
-        Path | None, typer.Option(help="A YAML file with settings, over the preset's.")
+        Path | None, Option(help="A YAML file with settings, over the preset's.")
     ] = None,
     settings: Annotated[
-        list[str],
-        typer.Option("--set", help="A setting, over all others: model.dff=1024."),
+        list[str], Option("--set", help="A setting, over all others: model.dff=1024.")
     ] = [],  # noqa: B006
     training: dict = ...,
 ):
@@ -157,14 +151,13 @@ def train(
     Exit codes: 0 done, 1 wrong input, 75 stopped by SIGTERM and 130 by Ctrl-C, both
     with the state saved: run the same command again.
     """
+    overrides = [{"data": data, "training": training}, *settings]
     begun = training.get("init_from")
-    inherited = {}
     if begun is not None:
         from tfxformer import fine_tuning
 
-        inherited = fine_tuning.settings(begun)
-    given = {"data": data, "training": training}
-    loaded = load_config(preset, config, [inherited, given, *settings])
+        overrides.insert(0, fine_tuning.settings(begun))
+    loaded = load_config(preset, config, overrides)
     if begun is not None and not loaded.model.dropout_rate:
         log.info(
             "model.dropout_rate is 0, as in %s; to change it: "
@@ -176,7 +169,10 @@ def train(
     from tfxformer.training.trainer import train
 
     print(train(loaded, out).path)
-    _say_next(loaded, out)
+    known = [x for x in loaded.data.sources if x in ("phrasebook", "ted")]
+    run, pairs = shlex.quote(str(out)), known[0] if known else "TEST.tsv"
+    log.info("next: tfxformer evaluate --run %s --data %s", run, pairs)
+    log.info("      tfxformer export --run %s", run)
 
 
 @app.command(rich_help_panel="Translate")
@@ -185,19 +181,19 @@ def train(
 def translate(
     text: Annotated[
         list[str] | None,
-        typer.Argument(help="Texts; without any, lines of --input or standard input."),
+        Argument(help="Texts; without any, lines of --input or standard input."),
     ] = None,
     run: Model = None,
     input: Annotated[
-        Path | None, typer.Option("--input", "-i", help="A file, a text a line.")
+        Path | None, Option("--input", "-i", help="A file, a text a line.")
     ] = None,
     checkpoint: Checkpoint = "best",
     tokens_per_batch: TokensPerBatch = 2048,
     scores: Annotated[
-        bool, typer.Option(help="Put each translation's score before it, and a tab.")
+        bool, Option(help="Put each translation's score before it, and a tab.")
     ] = False,
     prefix: Annotated[
-        str, typer.Option(help="What each translation begins with; a text a sentence.")
+        str, Option(help="What each translation begins with; a text a sentence.")
     ] = "",
     xla: Xla = False,
     data: DataConfig = ...,
@@ -234,23 +230,21 @@ def translate(
     first = 1
     for lines in chunks:
         if decoding.n_best > 1:
-            answers = _lists(translator.n_best(lines, tokens_per_batch, first), first)
+            _write(
+                f"{number}\t{score:.4f}\t{translation}"
+                for number, found in enumerate(
+                    translator.n_best(lines, tokens_per_batch, first), first
+                )
+                for translation, score in found
+            )
         elif prefix:
-            answers = translator.complete(lines, [prefix] * len(lines))
+            _write(translator.complete(lines, [prefix] * len(lines)))
         else:
-            translations, means = translator.translate(
-                lines, tokens_per_batch, first=first
-            )
-            # Tabs between a text's sentences give way to the score's.
-            answers = (
-                f"{mean:.4f}\t" + translation.replace("\t", " ")
-                if scores
-                else translation
-                for translation, mean in zip(translations, means, strict=True)
-            )
-        for answer in answers:
-            sys.stdout.buffer.write(f"{answer}\n".encode())
-        sys.stdout.buffer.flush()
+            found, means = translator.translate(lines, tokens_per_batch, first=first)
+            if scores:  # tabs between a text's sentences give way to the score's
+                pairs = zip(found, means, strict=True)
+                found = (f"{x:.4f}\t" + text.replace("\t", " ") for text, x in pairs)
+            _write(found)
         first += len(lines)
 
 
@@ -259,11 +253,11 @@ def _chosen(decoding):
     return decoding if decoding.model_fields_set else None
 
 
-def _lists(lists, first):
-    """N-best lists as lines of text number, score and translation."""
-    for number, found in enumerate(lists, first):
-        for translation, score in found:
-            yield f"{number}\t{score:.4f}\t{translation}"
+def _write(lines):
+    """Writes lines of an answer, in UTF-8 whatever the terminal takes."""
+    for line in lines:
+        sys.stdout.buffer.write(f"{line}\n".encode())
+    sys.stdout.buffer.flush()
 
 
 @app.command(rich_help_panel="Translate")
@@ -271,13 +265,7 @@ def _lists(lists, first):
 def score(
     run: Model = None,
     input: Annotated[
-        Path | None,
-        typer.Option(
-            "--input",
-            "-i",
-            help="A file of lines: a source, a tab, a translation; by default "
-            "standard input.",
-        ),
+        Path | None, Option("--input", "-i", help="A file; else standard input.")
     ] = None,
     checkpoint: Checkpoint = "best",
     tokens_per_batch: TokensPerBatch = 2048,
@@ -285,7 +273,8 @@ def score(
 ):
     """Score given translations: how likely the model finds them.
 
-    Each line comes back with its score and a tab before it. The score is the mean
+    Each line is a source, a tab and a translation, and comes back with its score and a
+    tab before it. The score is the mean
     log-probability of the translation's tokens; nan, with a warning, where a side is
     too long for the model.
     """
@@ -295,11 +284,21 @@ def score(
     from tfxformer.translator import Translator
 
     translator = Translator.load(run, checkpoint)
-    name = input or "standard input"
-    rows = _scored(translator, chunks, name, data.columns, tokens_per_batch)
-    for mean, source, translation in rows:
-        sys.stdout.buffer.write(f"{mean:.4f}\t{source}\t{translation}\n".encode())
-        sys.stdout.buffer.flush()
+    first = 1
+    for lines in chunks:
+        rows = [pick(line, data.columns) for line in lines]
+        bad = rows.index(None) if None in rows else len(rows)
+        sides = [*zip(*rows[:bad], strict=True)] or [(), ()]
+        scores = translator.score(*sides, tokens_per_batch, first)
+        rows = zip(scores, *sides, strict=True)
+        _write(f"{mean:.4f}\t{source}\t{target}" for mean, source, target in rows)
+        if bad < len(lines):
+            raise UserError(
+                f"{input or 'standard input'}:{first + bad}: expected a source, a tab "
+                f"and a translation, found {lines[bad].count(chr(9))} tabs; mend the "
+                "line, or name its columns, such as --columns 2,1"
+            )
+        first += len(lines)
 
 
 @app.command(rich_help_panel="Train")
@@ -309,14 +308,14 @@ def evaluate(
     data: DataConfig,
     run: Model = None,
     split: Annotated[
-        str, typer.Option(help="Of phrasebook and ted: train, validation or test.")
+        str, Option(help="Of phrasebook and ted: train, validation or test.")
     ] = "test",
     checkpoint: Checkpoint = "best",
     lowercase: Annotated[
-        bool, typer.Option(help="Compare in lower case, for lower-cased references.")
+        bool, Option(help="Compare in lower case, for lower-cased references.")
     ] = False,
     output: Annotated[
-        Path | None, typer.Option(help="Write the translations here, one a line.")
+        Path | None, Option(help="Write the translations here, one a line.")
     ] = None,
     tokens_per_batch: TokensPerBatch = 2048,
     xla: Xla = False,
@@ -359,34 +358,29 @@ def evaluate(
 @app.command(rich_help_panel="Serve")
 @with_settings("decoding", DecodingOptions)
 def export(
-    run: Annotated[Path, typer.Option(help="A run folder.")],
-    to: Annotated[Path, typer.Option(help="The model repository.")] = Path("export"),
-    name: Annotated[str, typer.Option(help="The model's name in it.")] = "pt_en",
+    run: Annotated[Path, Option(help="A run folder.")],
+    to: Annotated[Path, Option(help="The model repository.")] = Path("export"),
+    name: Annotated[str, Option(help="The model's name in it.")] = "pt_en",
     checkpoint: Checkpoint = "best",
     format: Annotated[
-        str,
-        typer.Option(
-            "--format",
-            help="savedmodel, for TensorFlow Serving, or ctranslate2, for CTranslate2.",
-        ),
+        Literal["savedmodel", "ctranslate2"],
+        Option(help="For TensorFlow Serving, or for CTranslate2."),
     ] = "savedmodel",
     xla: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--xla",
             help="Compile what translates with XLA: faster, for a server that is "
             "started with the flag which the export names.",
         ),
     ] = False,
     precision: Annotated[
-        str,
-        typer.Option(
-            help="How weights are stored: float32, or float16 (half the size)."
-        ),
+        Literal["float32", "float16"],
+        Option(help="How weights are stored; float16 is half the size."),
     ] = "float32",
     average: Annotated[
         int | None,
-        typer.Option(
+        Option(
             min=1,
             help="Export the mean of the weights of so many newest checkpoints: often "
             "better than any one of them.",
@@ -398,18 +392,12 @@ def export(
 
     How it decodes is chosen here and stays. The last line is the path it wrote.
     """
-    if format not in ("savedmodel", "ctranslate2"):
-        raise UserError(f"--format {format!r}: there are savedmodel and ctranslate2")
     given = [option(name) for name in decoding.model_fields_set]
     given += ["--xla"] if xla else []
-    if format == "ctranslate2" and precision != "float32":
-        raise UserError(
-            f"--precision {precision}: CTranslate2 takes its compute type when it "
-            "loads a model"
-        )
+    given += ["--precision"] if precision != "float32" else []
     if format == "ctranslate2" and given:
         raise UserError(
-            f"{', '.join(given)}: CTranslate2 takes its options when it translates"
+            f"{', '.join(given)}: CTranslate2 takes its options when it runs the model"
         )
     start_tensorflow()
     if format == "ctranslate2":
@@ -428,19 +416,18 @@ def export(
 @app.command(rich_help_panel="Translate")
 def bulk(
     beam_options: Annotated[
-        list[str] | None,
-        typer.Argument(help="After --: more options of Apache Beam."),
+        list[str] | None, Argument(help="After --: more options of Apache Beam.")
     ] = None,
     model: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="An exported model: a version's folder, or the versions'; by default "
             "the Portuguese-to-English model that comes with the package."
         ),
     ] = None,
     input: Annotated[
         list[str],
-        typer.Option(
+        Option(
             "--input",
             "-i",
             metavar="<paths>",
@@ -448,24 +435,20 @@ def bulk(
             "Repeat it to name several.",
         ),
     ] = ...,
-    out: Annotated[str, typer.Option(help="The folder to write.")] = ...,
+    out: Annotated[str, Option(help="The folder to write.")] = ...,
     format: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="text (a record a line), csv, tsv, jsonl or parquet; by default the "
             "files' names tell."
         ),
     ] = None,
-    column: Annotated[
-        str, typer.Option(help="The column or field of the texts.")
-    ] = "text",
+    column: Annotated[str, Option(help="The column or field of the texts.")] = "text",
     id_column: Annotated[
-        str | None,
-        typer.Option(help="The column of the ids; by default an id is file:line."),
+        str | None, Option(help="The column of the ids; by default an id is file:line.")
     ] = None,
     runner: Annotated[
-        str,
-        typer.Option(help="Where Apache Beam runs: DirectRunner is this machine."),
+        str, Option(help="Where Apache Beam runs: DirectRunner is this machine.")
     ] = "DirectRunner",
 ):
     """Translate files of any number and size, on Apache Beam.
@@ -475,8 +458,7 @@ def bulk(
     failed, their place and the reason. Paths may be of storage that Beam reaches, such
     as gs://.
     """
-    if importlib.util.find_spec("apache_beam") is None:
-        raise UserError("bulk needs Apache Beam: pip install 'tfxformer[beam]'")
+    _need("beam", "apache_beam")
     logging.root.setLevel(logging.ERROR)  # what Beam says while it is imported
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL)  # errors come as ours
     from tfxformer.bulk import bulk
@@ -502,14 +484,14 @@ def bulk(
 def serve(
     repository: Annotated[
         Path | None,
-        typer.Argument(
+        Argument(
             help="A folder of models, NAME/VERSION; by default ./export, or the "
             "shipped model's repository."
         ),
     ] = None,
     config: Annotated[
         Path | None,
-        typer.Option(help="A models.config in TensorFlow Serving's format instead."),
+        Option(help="A models.config in TensorFlow Serving's format instead."),
     ] = None,
     settings: ServerSettings = ...,
 ):
@@ -519,9 +501,7 @@ def serve(
     take over as they appear. SIGTERM and Ctrl-C end it once the requests that have
     come are answered, with exit code 0 and 130.
     """
-    for module in ("starlette", "uvicorn", "grpc_health", "prometheus_client"):
-        if importlib.util.find_spec(module) is None:
-            raise UserError(f"{module} is missing: pip install 'tfxformer[serve]'")
+    _need("serve", "starlette", "uvicorn", "grpc_health", "prometheus_client")
     from tfxformer.server.configs import find_models, read_config
 
     if config is not None and repository is not None:
@@ -542,10 +522,10 @@ def serve(
 def demo(
     run: Model = None,
     host: Annotated[
-        str, typer.Option(help="The address to listen on; 0.0.0.0 is all of them.")
+        str, Option(help="The address to listen on; 0.0.0.0 is all of them.")
     ] = "127.0.0.1",
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="For HTTP; 0 for one that is free.")
+        int, Option(min=0, max=65535, help="For HTTP; 0 for one that is free.")
     ] = 7860,
     checkpoint: Checkpoint = "best",
 ):
@@ -553,9 +533,7 @@ def demo(
 
     Prints the page's address. SIGTERM ends it with exit code 0, Ctrl-C with 130.
     """
-    for module in ("gradio", "matplotlib"):
-        if importlib.util.find_spec(module) is None:
-            raise UserError(f"{module} is missing: pip install 'tfxformer[demo]'")
+    _need("demo", "gradio", "matplotlib")
     signal.signal(signal.SIGTERM, _stop)  # until training or the page has its own way
     start_tensorflow()
     from tfxformer.demo import demo
@@ -566,10 +544,10 @@ def demo(
 @app.command(rich_help_panel="Serve")
 def verify(
     path: Annotated[
-        Path, typer.Argument(help="A SavedModel, or a model's folder of versions.")
+        Path, Argument(help="A SavedModel, or a model's folder of versions.")
     ],
     allow_xla: Annotated[
-        bool, typer.Option(help="Let signatures need XLA, and say which flag it takes.")
+        bool, Option(help="Let signatures need XLA, and say which flag it takes.")
     ] = False,
 ):
     """Check that TensorFlow Serving will run a SavedModel, any one."""
@@ -578,35 +556,14 @@ def verify(
     report = verify(path, allow_xla=allow_xla)
     print(report.describe())
     if not report.ok:
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
-def _say_next(config, run):
-    """Names the commands that follow training."""
-    sources = [s for s in config.data.sources if s in ("phrasebook", "ted")]
-    data = sources[0] if sources else "TEST.tsv"
-    run = shlex.quote(str(run))
-    log.info("next: tfxformer evaluate --run %s --data %s", run, data)
-    log.info("      tfxformer export --run %s", run)
-
-
-def _scored(translator, chunks, name, columns, tokens_per_batch):
-    """Yields a score, a source and a translation for each line."""
-    first = 1
-    for lines in chunks:
-        rows = [pick(line, columns) for line in lines]
-        bad = rows.index(None) if None in rows else len(rows)
-        sources, translations = zip(*rows[:bad], strict=True) if bad else ((), ())
-        scores = translator.score(sources, translations, tokens_per_batch, first)
-        yield from zip(scores, sources, translations, strict=True)
-        if bad < len(rows):
-            tabs = lines[bad].count("\t")
-            raise UserError(
-                f"{name}:{first + bad}: expected a source, a tab and a translation, "
-                f"found {tabs} tabs; mend the line, or name its "
-                "columns, such as --columns 2,1"
-            )
-        first += len(lines)
+def _need(extra, *modules):
+    """Refuses to go on without what an extra installs."""
+    for module in modules:
+        if importlib.util.find_spec(module) is None:
+            raise UserError(f"{module} is missing: pip install 'tfxformer[{extra}]'")
 
 
 def _chunks(input, encoding):
