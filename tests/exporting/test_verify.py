@@ -110,12 +110,10 @@ def test_xla_under_a_signature_fails_and_names_the_flag(tmp_path):
         step = lambda i, v: (i + 1, doubled(v))  # noqa: E731
         return {"y": tf.while_loop(lambda i, _: i < 3, step, (0, x))[1]}
 
-    save(tmp_path, serving_default=looped, plain=lambda x: {"y": x + 1})
-    report = inspect(tmp_path)
+    report = inspect(save(tmp_path, serving_default=looped))
     failed = failures(report)
     assert list(failed) == ["xla"]
-    assert "serving_default reaches " in failed["xla"]
-    assert "function __inference_" in failed["xla"] and "plain" not in failed["xla"]
+    assert "XLA must compile" in failed["xla"] and "__inference_" in failed["xla"]
     assert "--xla_cpu_compilation_enabled=true" in failed["xla"]
     allowed = inspect(tmp_path, allow_xla=True)
     assert allowed.ok and "--xla_gpu_compilation_enabled=true" in allowed.describe()

@@ -35,13 +35,7 @@ BATCH, SIZES = 2, (8, 1, 16, 64)
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that `verify` looked at.
-
-    Attributes:
-        name: what it looked at.
-        ok: whether that is as it must be.
-        detail: one line.
-    """
+    """One thing that `verify` looked at, whether it is as it must be, and a line."""
 
     name: str
     ok: bool
@@ -184,7 +178,7 @@ def _inspect(folder, allow_xla):
         for name, signature in signatures.items():
             given, got = map(_describe, (signature.inputs, signature.outputs))
             yield "note", f"  {name}({given}) -> {got}"
-        yield "check", *_check_xla(meta_graph.graph_def, signatures, bool(allow_xla))
+        yield "check", *_check_xla(meta_graph.graph_def, bool(allow_xla))
         if not signatures:
             yield "check", "run", False, "the model has no signature to call"
         for name, signature in signatures.items():
@@ -209,56 +203,25 @@ def _describe(infos):
     )
 
 
-def _check_xla(graph_def, signatures, allow_xla):
-    """Looks for what demands XLA among all that each signature can reach."""
-    found = []
-    for name, signature in signatures.items():
-        outputs = [info.name for info in signature.outputs.values()]
-        marked = _demand_xla(graph_def, outputs)
-        if marked:
-            found.append(f"{name} reaches {', '.join(sorted(marked))}")
+def _check_xla(graph_def, allow_xla):
+    """Looks for functions and ops that XLA must compile."""
+    functions = graph_def.library.function
+    nodes = [*graph_def.node, *(node for f in functions for node in f.node_def)]
+    found = {f.signature.name for f in functions if f.attr["_XlaMustCompile"].b}
+    found |= {
+        node.op
+        for node in nodes
+        if node.op in XLA_OPS or node.attr["_XlaMustCompile"].b
+    }
     if not found:
-        return "xla", True, "no signature demands XLA"
+        return "xla", True, "nothing demands XLA"
     return (
         "xla",
         allow_xla,
-        f"{'; '.join(found)}, which XLA must compile: a server refuses, unless started "
-        "with --xla_cpu_compilation_enabled=true (on a GPU "
+        f"XLA must compile {', '.join(sorted(found))}: a server refuses, unless it is "
+        "started with --xla_cpu_compilation_enabled=true (on a GPU "
         "--xla_gpu_compilation_enabled=true; both experimental)",
     )
-
-
-def _demand_xla(graph_def, outputs):
-    """The functions and ops behind some outputs that XLA must compile.
-
-    Control edges lead to nodes too. Any attribute can name a function that a node
-    calls: PartitionedCall's `f`, While's `cond` and `body`, Case's list `branches`.
-    """
-    nodes = {node.name: node for node in graph_def.node}
-    functions = {f.signature.name: f for f in graph_def.library.function}
-    marked, called, waiting = set(), [], outputs
-
-    def visit(node, name):
-        if node.attr["_XlaMustCompile"].b or node.op in XLA_OPS:
-            marked.add(name)
-        called.append(node.op)  # a call can also be an op with the function's name
-        for attribute in node.attr.values():
-            called.extend([attribute.func.name, *(f.name for f in attribute.list.func)])
-
-    while waiting:
-        node = nodes.pop(waiting.pop().lstrip("^").partition(":")[0], None)
-        if node is not None:
-            waiting.extend(node.input)
-            visit(node, node.op)
-    while called:
-        function = functions.pop(called.pop(), None)
-        if function is not None:
-            name = function.signature.name
-            if function.attr["_XlaMustCompile"].b:
-                marked.add(f"function {name}")
-            for node in function.node_def:
-                visit(node, f"{node.op} in function {name}")
-    return marked
 
 
 def _run(session, signature, inputs):
