@@ -10,7 +10,6 @@ import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 from urllib.parse import urlsplit
 
 
@@ -132,29 +131,15 @@ class LocalServer(Server):
 
 
 def save_toys(folder):
-    """A repository of `pt_en`, which has a translator's signatures, and of `half`."""
-    save_translator(folder / "pt_en" / "1")
-    save_half_plus_two(folder / "half" / "1")
-    save_half_plus_two(folder / "half" / "2")
+    """A repository of `half`, which is x / 2 + 2, and `pt_en`, which is upper case.
 
-
-def save_half_plus_two(folder, add=2):
-    """TensorFlow Serving's toy: x / 2 + 2."""
+    `pt_en` has a translator's signatures. It fails on "fail", and dawdles if asked.
+    """
     import tensorflow as tf
 
-    @tf.function(autograph=False, input_signature=[tf.TensorSpec([None], tf.float32)])
-    def half_plus_two(x):
-        return {"y": x / 2 + add}
-
-    save(folder, serving_default=half_plus_two)
-
-
-def save_translator(folder):
-    """Translates into capital letters, fails on "fail" and dawdles if asked."""
-    import tensorflow as tf
-
-    text = tf.TensorSpec([None], tf.string, "text")
-    other = tf.TensorSpec([None], tf.string, "translation")
+    text, translation = (
+        tf.TensorSpec([None], tf.string, x) for x in ("text", "translation")
+    )
     ids = tf.TensorSpec([None, None], tf.int32, "ids")
 
     def scores(text):
@@ -173,39 +158,36 @@ def save_translator(folder):
         tf.debugging.assert_equal(tf.shape(text), tf.shape(translation))
         return {"score": scores(text)}
 
-    def tokenize(text):
-        """As wide as the longest."""
+    def tokenize(text):  # as wide as the longest
         return {"ids": tf.strings.unicode_decode(text, "UTF-8").to_tensor()}
 
     def detokenize(ids):
         return {"text": tf.strings.unicode_encode(ids, "UTF-8")}
 
-    def raw(text):
-        return {"text_bytes": text}
-
-    def dawdle(text):
-        """Takes a fraction of a second."""
+    def dawdle(text):  # a fraction of a second
+        x = tf.random.uniform((200, 200))
         x = tf.while_loop(
-            lambda i, x: i < 200,
-            lambda i, x: (i + 1, tf.tanh(x @ x)),
-            (0, tf.random.uniform((200, 200))),
-        )[1]
+            lambda x: True, lambda x: [x @ x], [x], maximum_iterations=200
+        )
         return {"sum": tf.fill(tf.shape(text), tf.reduce_sum(x))}
 
-    functions = [translate, translate_nbest, tokenize, raw, dawdle]
-    inputs = [[text]] * 5 + [[text, other], [ids]]
     signatures = {
         function.__name__: tf.function(function, autograph=False, input_signature=specs)
-        for function, specs in zip([*functions, score, detokenize], inputs, strict=True)
+        for specs, functions in (
+            ([text], [translate, translate_nbest, tokenize, dawdle]),
+            ([text, translation], [score]),
+            ([ids], [detokenize]),
+        )
+        for function in functions
     }
-    save(folder, serving_default=signatures["translate"], **signatures)
-
-
-def save(folder, **signatures):
-    import tensorflow as tf
-
-    module = tf.Module()
-    module.functions = [*signatures.values()]
-    part = Path(folder).with_name(f".part-{folder.name}")  # a version appears whole
-    tf.saved_model.save(module, str(part), signatures=signatures)
-    part.rename(folder)
+    signatures["serving_default"] = signatures["translate"]
+    x = tf.TensorSpec([None], tf.float32, "x")
+    half = tf.function(lambda x: {"y": x / 2 + 2}, input_signature=[x])
+    for path, functions in (
+        ("pt_en/1", signatures),
+        ("half/1", {"serving_default": half}),
+        ("half/2", {"serving_default": half}),
+    ):
+        module = tf.Module()
+        module.functions = [*functions.values()]
+        tf.saved_model.save(module, str(folder / path), signatures=functions)

@@ -88,6 +88,8 @@ def test_answers_in_json():
     assert [row["text"] for row in found] == ["a", "é\n"]
     assert found[0]["scores"] == [0.1, -2.0]  # and not 0.10000000149011612
     assert math.isnan(found[1]["scores"][0]) and found[1]["scores"][1] == math.inf
+    found = tensors.to_json({"text_bytes": np.array([b"\xff"], object)}, rows=True)
+    assert json.loads(found) == {"predictions": [{"b64": "/w=="}]}
     several = {"n": np.array(5, "int64"), "empty": np.zeros((0, 3), "float32")}
     found = json.loads(tensors.to_json(several, rows=False))
     assert found == {"outputs": {"n": 5, "empty": []}}
