@@ -1,6 +1,7 @@
 """Local servers for tests: in a thread or by the command, and small models for them."""
 
 import asyncio
+import concurrent.futures
 import contextlib
 import http.client
 import json
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.request
 from urllib.parse import urlsplit
 
 
@@ -30,25 +32,24 @@ def ask(url, path, body=None, method=None):
 class Server:
     """A server that runs somewhere, by its addresses."""
 
-    url = grpc = None
+    def __init__(self, rest, grpc):
+        self.url, self.grpc = f"http://{rest}", grpc
 
-    def ask(self, *arguments, **more):
-        return ask(self.url, *arguments, **more)
+    def ask(self, *arguments):
+        return ask(self.url, *arguments)
 
-    def state(self, model="pt_en"):
-        """By version, its state and its error."""
-        _, found = self.ask(f"/v1/models/{model}")
+    def state(self):
+        """By version of `pt_en`, its state and its error."""
+        known = self.ask("/v1/models/pt_en")[1]["model_version_status"]
         return {
-            int(each["version"]): (each["state"], each["status"]["error_message"])
-            for each in found["model_version_status"]
+            int(x["version"]): (x["state"], x["status"]["error_message"]) for x in known
         }
 
     def metric(self, name, **labels):
         """The sum of a metric's samples that have the labels."""
-        connection = http.client.HTTPConnection(urlsplit(self.url).netloc, timeout=60)
-        with contextlib.closing(connection):
-            connection.request("GET", "/monitoring/prometheus/metrics")
-            page = connection.getresponse().read().decode()
+        url = f"{self.url}/monitoring/prometheus/metrics"
+        with urllib.request.urlopen(url, timeout=60) as answer:
+            page = answer.read().decode()
         wanted = {f'{key}="{value}"' for key, value in labels.items()}
         samples = re.findall(rf"^{name}(?:{{(.*)}})? (\S+)$", page, re.MULTILINE)
         return sum(float(x) for found, x in samples if wanted <= {*found.split(",")})
@@ -67,41 +68,31 @@ def serving(repository=None, config=None, **settings):
     from tfxformer.server.local import running
     from tfxformer.server.settings import ServerSettings
 
-    settings = ServerSettings(
-        **{"rest_port": 0, "grpc_port": 0, "poll": 0.05, **settings}
-    )
-    server, ready, errors, told = Server(), threading.Event(), [], []
+    settings = {"rest_port": 0, "grpc_port": 0, "poll": 0.05, **settings}
+    loop, started = asyncio.new_event_loop(), concurrent.futures.Future()
+    ended = asyncio.Event()
 
     async def main():
-        async with running(repository, config, settings) as (rest, grpc):
-            server.url, server.grpc = f"http://{rest}", grpc
-            told.extend([asyncio.get_running_loop(), asyncio.Event()])
-            ready.set()
-            await told[1].wait()
-
-    def run():
         try:
-            asyncio.run(main())
+            place = running(repository, config, ServerSettings(**settings))
+            async with place as addresses:
+                started.set_result(addresses)
+                await ended.wait()
         except Exception as error:
-            errors.append(error)
-        ready.set()
+            started.set_exception(error)
 
-    thread = threading.Thread(target=run)
+    thread = threading.Thread(target=lambda: loop.run_until_complete(main()))
     thread.start()
-    ready.wait()
     try:
-        if not errors:
-            yield server
+        yield Server(*started.result())
     finally:
-        if told:
-            told[0].call_soon_threadsafe(told[1].set)
+        loop.call_soon_threadsafe(ended.set)
         thread.join()
-        if errors:
-            raise errors[0]
+        loop.close()
 
 
-class LocalServer(Server):
-    """`tfxformer serve`, with free ports."""
+class Command:
+    """`tfxformer serve` on free ports."""
 
     def __init__(self, *arguments):
         command = [sys.executable, "-m", "tfxformer.cli", "serve", *arguments]
@@ -110,13 +101,12 @@ class LocalServer(Server):
         self.said = ""
 
     def __enter__(self):
-        for line in self.process.stderr:
-            self.said += line.decode()
-            if line.startswith(b"ready"):
-                self.url = re.search(r"^REST: (\S+)$", self.said, re.MULTILINE)[1]
-                self.grpc = re.search(r"^gRPC: (\S+)$", self.said, re.MULTILINE)[1]
-                return self
-        raise AssertionError(f"the server ended: {self.said}")
+        while "\nready" not in self.said:
+            assert self.process.poll() is None, self.said
+            self.said += self.process.stderr.readline().decode()
+        found = re.search(r"^REST: http://(\S+)\ngRPC: (\S+)$", self.said, re.MULTILINE)
+        self.server = Server(*found.groups())
+        return self
 
     def __exit__(self, *_):
         self.process.kill()

@@ -16,7 +16,7 @@ import grpc
 import numpy as np
 import tensorflow as tf
 import tensorflow_text  # noqa: F401
-from local_server import LocalServer, ask, wait_for
+from local_server import Command, wait_for
 from tensorflow_serving.apis.predict_pb2 import PredictRequest
 from tensorflow_serving.apis.prediction_service_pb2_grpc import PredictionServiceStub
 
@@ -69,7 +69,7 @@ class Load:
         self._channel.close()
 
     def wait(self, requests):
-        """Until so many more requests are answered."""
+        """Until so many more requests are answered, each with the right answer."""
         until = len(self.seconds) + requests
         wait_for(lambda: len(self.seconds) >= until, 120)
         assert not self.errors and not self.wrong, (self.errors[:3], self.wrong[:3])
@@ -103,7 +103,7 @@ class Load:
 
     def _by_rest(self, texts):
         path = "/v1/models/pt_en:predict"
-        status, found = ask(self.server.url, path, {"instances": texts})
+        status, found = self.server.ask(path, {"instances": texts})
         assert status == 200, found
         return [row["translation"] for row in found["predictions"]]
 
@@ -122,10 +122,10 @@ def main():
     parser.add_argument("--seconds", type=float, default=300)
     seconds = parser.parse_args().seconds
     answers, resident = right_answers(200), []
-    with LocalServer() as server, Load(server, answers) as load:
+    with Command() as command, Load(command.server, answers) as load:
         while time.monotonic() - load.started < seconds:
             time.sleep(seconds / 10)
-            size = server.metric("process_resident_memory_bytes")
+            size = command.server.metric("process_resident_memory_bytes")
             resident.append(round(size / 2**20))
     print(json.dumps({**load.summary(), "resident_mib": resident}))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from local_server import LocalServer
+from local_server import Command
 from serving_load import right_answers
 
 SERVING = Path(__file__).parent.parent / "serving"
@@ -24,16 +24,17 @@ def run(tmp_path_factory):
     text = (SERVING / "config/models.config").read_text("utf-8")
     config.write_text(text.replace('"/models', f'"{SERVING.parent}/export'))
 
-    def run(*command):
+    def run(*words):
         host, port = server.url.removeprefix("http://").split(":")
-        words = [str(word).replace("localhost:8500", server.grpc) for word in command]
+        words = [str(word).replace("localhost:8500", server.grpc) for word in words]
         words = [word.replace("localhost:8501", f"{host}:{port}") for word in words]
         words = [word.replace("127.0.0.1/8501", f"{host}/{port}") for word in words]
         return subprocess.run(words, capture_output=True, text=True, timeout=60)
 
-    with LocalServer("--config", config) as server:
+    with Command("--config", config) as command:
+        server = command.server
         yield run
-        server.stop()
+        command.stop()
 
 
 @pytest.fixture(scope="module")

@@ -6,10 +6,8 @@ import itertools
 import threading
 
 import numpy as np
-import pytest
 import tensorflow as tf
 
-from tfxformer.server import ServingError
 from tfxformer.server.batching import Batcher, as_serving_error
 from tfxformer.server.settings import ServerSettings
 
@@ -122,24 +120,14 @@ def test_no_row_is_lost_in_any_mixture():
             assert answer == [2 * number for number in numbers]
 
 
-@pytest.mark.parametrize(
-    ("error", "code", "message"),
-    [
-        (
-            tf.errors.ResourceExhaustedError(
-                None,
-                None,
-                "Graph execution error:\n\nDetected at node 'x' defined at (most recent"
-                " call last):\n<stack traces unavailable>\nassertion failed: [too bad]"
-                "\n\t [[{{node a/b}}]] [Op:__inference_signature_wrapper_1]",
-            ),
-            "RESOURCE_EXHAUSTED",
-            "assertion failed: [too bad]",
-        ),
-        (KeyError("secret"), "INTERNAL", "internal error; see the server's log"),
-        (ServingError("ABORTED", "a\n  b\t"), "ABORTED", "a b"),
-    ],
-)
-def test_errors_as_clients_see_them(error, code, message):
-    error = as_serving_error(error)
-    assert (error.code, error.message) == (code, message)
+def test_errors_as_clients_see_them():
+    message = (
+        "Graph execution error:\n\nDetected at node 'x' defined at (most recent call "
+        "last):\n<stack traces unavailable>\nassertion failed: [too bad]\n\t [[{{node "
+        "a/b}}]] [Op:__inference_signature_wrapper_1]"
+    )
+    error = as_serving_error(tf.errors.ResourceExhaustedError(None, None, message))
+    found = (error.code, error.message)
+    assert found == ("RESOURCE_EXHAUSTED", "assertion failed: [too bad]")
+    error = as_serving_error(KeyError("secret"))
+    assert error.code == "INTERNAL" and "secret" not in error.message

@@ -84,5 +84,5 @@ def _listen(host, option, port):
     try:
         return socket.create_server((host, port), family=family)
     except OSError as error:
-        reason = f"{error.strerror}; choose another port, or 0 for a free one"
+        reason = error.strerror.partition(" (")[0] + "; choose another, or 0 for any"
         raise UserError(f"{option} {port}: {host}:{port}: {reason}") from None
