@@ -42,10 +42,10 @@ def main():
     os.environ["TF_NUM_INTEROP_THREADS"] = str(args.threads)
     start_tensorflow()
     import tensorflow as tf
+    import tensorflow_text  # noqa: F401
 
-    from tfxformer.translator import Translator
-
-    translate = Translator.load(args.model).signatures["serving_default"]
+    model = tf.saved_model.load(args.model)  # it owns the variables
+    translate = model.signatures["serving_default"]
     texts = draw_texts(args.texts)
     cells = list(itertools.product(SIZES, AT_ONCE))
     rounds = []
@@ -74,7 +74,7 @@ def main():
         "threads": args.threads,
         "texts": args.texts,
         "rounds": args.rounds,
-        "model": model_facts(args.model),
+        "model": args.model,
     }
     Path(args.json).write_text(
         json.dumps(about | {"results": results}, indent=1) + "\n", "utf-8"
@@ -153,12 +153,6 @@ def table(results):
             ]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
-
-
-def model_facts(path):
-    """What the export says of itself."""
-    facts = json.loads(Path(path, "assets.extra/tfxformer.json").read_text("utf-8"))
-    return facts.get("model", {})
 
 
 def processor():
