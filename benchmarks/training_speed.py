@@ -25,6 +25,7 @@ from turns import HERE, about, save, started, summarise, table, take_turns
 from tfxformer import corpora
 from tfxformer.batches import make_batches
 from tfxformer.config import load_config
+from tfxformer.quiet import start_tensorflow
 from tfxformer.tokenizer import END_ID, START_ID, Tokenizer
 
 PRESET, SENTENCES = "tutorial", 64
@@ -108,6 +109,8 @@ def main():
     parser.add_argument("--out", type=Path, default=HERE / "training_speed.json")
     args = parser.parse_args()
     only = [part.strip() for part in args.only.split(",")]
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    start_tensorflow()
     with tempfile.TemporaryDirectory() as folder:
         prepare(args, Path(folder))
         ways = {

@@ -35,9 +35,7 @@ def read(out, pattern):
     rows = []
     for file in out.glob(pattern):
         if file.suffix == ".parquet":
-            from pyarrow import parquet
-
-            rows += parquet.read_table(file).to_pylist()
+            rows += bulk.parquet.read_table(file).to_pylist()
         else:
             opened = gzip.open if file.suffix == ".gz" else open
             with opened(file, "rt", encoding="utf-8") as lines:
@@ -95,11 +93,10 @@ def test_fields(tmp_path, shouting, name, text, expected, reasons):
 
 
 def test_parquet(tmp_path, shouting):
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    table = pa.table({"n": [7, 8, 9], "text": ["olá", None, "fim"], "more": [0, 0, 0]})
-    parquet.write_table(table, tmp_path / "a.parquet")
+    table = bulk.pa.table(
+        {"n": [7, 8, 9], "text": ["olá", None, "fim"], "more": [0, 0, 0]}
+    )
+    bulk.parquet.write_table(table, tmp_path / "a.parquet")
     _, rows, dead = shouting(tmp_path / "a.parquet", id_column="n")
     assert {id: row["translation"] for id, row in rows.items()} == {7: "OLÁ", 9: "FIM"}
     assert [*dead] == ["a.parquet:2"]

@@ -80,8 +80,6 @@ def test_the_script_counts_and_keeps_the_rest(tmp_path, monkeypatch, capsys):
         f"{tests[3]}: 1 pairs; 1 whole, 0 by 8 words in a row, in 1 training pairs",
     ]
     assert read(kept) == [("sim", "yes")]
-    with pytest.raises(SystemExit, match=r"none\.tsv"):
-        run(monkeypatch, overlap, "none.tsv", *tests)
 
 
 def test_copies_follow_what_they_copy(tmp_path, monkeypatch):
@@ -153,6 +151,8 @@ def test_a_model_teaches(tmp_path, run_folder, monkeypatch):
     (tmp_path / "out.tsv").unlink()
     with pytest.raises(SystemExit, match="error: none"):
         run(monkeypatch, distill, *options, "none")
+    with pytest.raises(SystemExit, match=r"error: .*none\.tsv"):
+        read("none.tsv")
 
 
 WORDNET = """  1 The licence.
@@ -192,19 +192,15 @@ def test_portuguese_is_repaired_and_written_as_in_portugal():
     for text, english, expected in (
         ("O ônibus chegou.", "The bus came.", "O autocarro chegou."),
         ("Ele está se vestindo.", "He is dressing.", "Ele está a vestir-se."),
-        ("Vi o seu irmão.", "I saw your brother.", "Vi o teu irmão."),
         ("Vi o seu irmão.", "I saw his brother.", "Vi o seu irmão."),
         ("Você comeu.", "You ate.", "Tu comeste."),
-        ("Onde ele mora?", "Where does he live?", "Onde é que ele mora?"),
     ):
         chances = map(random.Random, range(60))
         assert expected in {portuguese.european(text, english, c) for c in chances}
-    for text, expected in (
-        ("Nós nos sentamos aqui.", "Sentamo-nos aqui."),
-        ("Nós dois vimos.", "Nós dois vimos."),  # the pronoun is needed
-    ):
-        chances = map(random.Random, range(300))
-        assert expected in {portuguese.without_pronouns(text, c) for c in chances}
+    text = "Nós nos sentamos, nós dois."  # the second pronoun is needed
+    chances = map(random.Random, range(99))
+    found = {portuguese.without_pronouns(text, c) for c in chances}
+    assert found == {text, "Sentamo-nos, nós dois."}
 
 
 def test_the_pairs_are_made_from_files(tmp_path):
@@ -241,11 +237,6 @@ esac
 """
 
 
-def put_program(path, text):
-    path.write_text(text, "utf-8")
-    path.chmod(0o755)
-
-
 @pytest.mark.slow
 def test_the_recipe_makes_a_model_from_pairs(tmp_path):
     """From end to end, a small one; a stand-in translates as a person did."""
@@ -261,26 +252,21 @@ def test_the_recipe_makes_a_model_from_pairs(tmp_path):
         (recipe / f"{stage}.yaml").write_text(yaml.safe_dump(config), "utf-8")
     data, work = tmp_path / "data", tmp_path / "work"
     numbers = {name: [n] for n, name in enumerate([*TEST_SETS, "pt_en/valid.tsv"])}
-    numbers |= {
-        "pt_en/train.free.tsv.gz": range(3, 300),
-        "pt_en/books.free.tsv.gz": range(300, 400),
-    }
+    numbers["pt_en/train.free.tsv.gz"] = range(3, 300)
+    numbers["pt_en/books.free.tsv.gz"] = range(300, 400)
     for name, several in numbers.items():
         (data / name).parent.mkdir(parents=True, exist_ok=True)
-        pairs = [(f"O ônibus {n} chegou.", f"Bus {n} came.") for n in several]
-        write(data / name, pairs)
-    put_program(tmp_path / "teacher", STAND_IN)
+        write(data / name, [(f"O ônibus {n} chegou.", f"Bus {n}.") for n in several])
     cli = f'#!/bin/sh\nexec {sys.executable} -m tfxformer.cli "$@"\n'
-    put_program(tmp_path / "tfxformer", cli)
+    for name, text in ("teacher", STAND_IN), ("tfxformer", cli):
+        (tmp_path / name).write_text(text, "utf-8")
+        (tmp_path / name).chmod(0o755)
     folders = f"{tmp_path}:{Path(sys.executable).parent}:{os.environ['PATH']}"
     env = os.environ | {"TEACHER": str(tmp_path / "teacher"), "PATH": folders}
 
     def make():
         command = ["bash", recipe / "make.sh", data, work]
-        done = subprocess.run(
-            command, env=env, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
+        subprocess.run(command, env=env, check=True)
         files = [file for file in work.rglob("*") if file.suffix in {".gz", ".pb"}]
         return {file: file.stat().st_mtime_ns for file in files}
 
