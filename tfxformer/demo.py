@@ -16,7 +16,7 @@ from tfxformer.console import say
 from tfxformer.errors import UserError
 from tfxformer.exporting.repository import SHIPPED, chosen_model
 from tfxformer.layers.masking import look_ahead_mask, padding_mask
-from tfxformer.plots import draw_mask, draw_position_similarity, draw_positions
+from tfxformer.plots import draw_mask, draw_positions
 from tfxformer.plots.attention_maps import attention_maps
 from tfxformer.plots.attention_page import AttentionPage
 from tfxformer.run import Run
@@ -207,7 +207,7 @@ def page(translator, source="Source", target="Target", model=""):
             encoding = embedding.encodings(len(maps.source_tokens))
             yield {
                 positions: draw_positions(encoding),
-                similarity: draw_position_similarity(encoding),
+                similarity: draw_positions(encoding, "similarity"),
             }
 
     def look(sentence, kind):

@@ -6,12 +6,7 @@ figure, and `save` writes it to a PNG or SVG file. Matplotlib's styles apply: wi
 """
 
 from tfxformer.plots.attention import draw_attention, draw_mask
-from tfxformer.plots.model import (
-    draw_neighbours,
-    draw_position_curves,
-    draw_position_similarity,
-    draw_positions,
-)
+from tfxformer.plots.model import draw_neighbours, draw_positions
 from tfxformer.plots.style import png, save
 from tfxformer.plots.training import draw_curves, draw_lengths, draw_schedules
 
@@ -21,8 +16,6 @@ __all__ = [
     "draw_lengths",
     "draw_mask",
     "draw_neighbours",
-    "draw_position_curves",
-    "draw_position_similarity",
     "draw_positions",
     "draw_schedules",
     "png",

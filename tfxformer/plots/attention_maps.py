@@ -30,15 +30,11 @@ class AttentionMaps:
     cross: np.ndarray
 
     def of_kind(self, kind):
-        """One kind of attention, as the functions that draw it take it.
+        """The tokens that read, the tokens that are read, and the weights.
 
         Args:
-            kind: "encoder", "decoder" or "cross".
-
-        Returns:
-            The tokens that read, the tokens that are read, and the weights. In
-            cross-attention the token that reads is the one that was written there, in
-            self-attention the one that was read.
+            kind: "encoder", "decoder" or "cross", where the tokens that read are those
+                that were written.
         """
         return {
             "encoder": (self.source_tokens, self.source_tokens, self.encoder),
@@ -62,30 +58,19 @@ def attention_maps(translator, text):
         An `AttentionMaps`.
 
     Example:
-        >>> from tfxformer import Tokenizer, Transformer, Translator
-        >>> tokenizer = Tokenizer.train(["um gato", "a cat"] * 50, vocab_size=300)
-        >>> transformer = Transformer(
-        ...     num_layers=2, d_model=16, num_heads=4, dff=32, max_length=32,
-        ...     input_vocab_size=tokenizer.vocab_size,
-        ...     target_vocab_size=tokenizer.vocab_size,
-        ... )
-        >>> maps = attention_maps(Translator(tokenizer, transformer), "um gato")
-        >>> maps.encoder.shape[:2]
-        (2, 4)
+        >>> from tfxformer import Translator
+        >>> maps = attention_maps(Translator.load(), "Bom dia!")
+        >>> maps.target_tokens
+        ['▁Good', '▁morning', '!', '</s>']
     """
     answer = translator.explain(text)
     ids = translator.tokenizer.processor.piece_to_id
-    source = ids(answer.source_tokens)
-    written = len(answer.target_tokens)
-    target_in = [START_ID, *ids(answer.target_tokens)][: max(written, 1)]
-    encoder, decoder, cross = _weights(translator.transformer, source, target_in)
+    target_in = [START_ID, *ids(answer.target_tokens[:-1])]
     return AttentionMaps(
         answer.source_tokens,
-        translator.tokenizer.tokens(target_in)[:written],
+        translator.tokenizer.tokens(target_in),
         answer.target_tokens,
-        encoder,
-        decoder[:, :, :written, :written],
-        cross[:, :, :written],
+        *_weights(translator.transformer, ids(answer.source_tokens), target_in),
     )
 
 

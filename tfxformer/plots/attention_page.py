@@ -48,9 +48,6 @@ class AttentionPage:
         text = json.dumps(data).replace("<", "\\u003c")
         self.html = TEMPLATE.read_text("utf-8").replace("{{data}}", text)
 
-    def __repr__(self):
-        return f"AttentionPage({len(self.html):,} characters)"
-
     def _repr_html_(self):
         # The frame may run its script, and reach nothing around it.
         return (
@@ -60,15 +57,5 @@ class AttentionPage:
         )
 
     def save(self, path):
-        """Writes the page to a file.
-
-        Args:
-            path: where to.
-
-        Returns:
-            The path.
-
-        Raises:
-            UserError: when it cannot be written.
-        """
+        """Writes the page to a file; returns its path."""
         return write_file(path, self.html.encode())

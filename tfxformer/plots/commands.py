@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from typer import Argument, Context, Option
 
 from tfxformer.commands import Commands, Quiet, with_settings
-from tfxformer.config import DataConfig
+from tfxformer.config import PRESETS, DataConfig, load_config
 from tfxformer.console import start_logging
 from tfxformer.errors import UserError
 from tfxformer.exporting.repository import chosen_model
@@ -31,26 +31,18 @@ def _check_out(context: Context, out: Path):
 def _check_text(text: str):
     if not text.strip():
         raise UserError("the text is empty: give a sentence")
+    if any("\udc80" <= character <= "\udcff" for character in text):
+        raise UserError("the text is not UTF-8: write it in UTF-8")
     return text
 
 
-def _check_depths(text: str):
-    numbers = text.split(",")
-    if not all(number.isdecimal() for number in numbers):
-        raise UserError(f"--depths {text!r}: write whole numbers, such as 1,5")
-    return [int(number) for number in numbers]
-
-
-def _run(text):
-    """The option that names a model, which is None where none is given."""
-    text = f"A run folder, or an exported SavedModel{text}."
-    return Annotated[Path | None, Option("--run", "--model", help=text)]
-
-
 Text = Annotated[str, Argument(callback=_check_text, help="A sentence.")]
-Out = Annotated[Path, Option(callback=_check_out, help="The picture: .png or .svg.")]
-Run = _run("; by default the Portuguese-to-English model of the package")
-Checkpoint = Annotated[str, Option(help="Weights of a run folder: best or last.")]
+Out = Annotated[Path, Option(callback=_check_out, help="A .png or .svg file.")]
+Model = Annotated[
+    Path | None,
+    Option("--run", "--model", help="A run folder, or an exported SavedModel."),
+]
+Checkpoint = Annotated[str, Option(help="Weights of a run folder: best, last or ema.")]
 Dark = Annotated[bool, Option("--dark", help="Light letters on a dark background.")]
 
 
@@ -67,10 +59,8 @@ def positions(
     kind: Literal["heatmap", "curves", "similarity"] = "heatmap",
     length: Annotated[int, Option(min=1, help="How many positions.")] = 100,
     depth: Annotated[int, Option(min=1, help="Of each, without --run.")] = 512,
-    depths: Annotated[
-        str, Option(callback=_check_depths, help="Depths of curves, from 0.")
-    ] = "1,5,15,20",
-    run: _run(": draw its encoder's") = None,
+    depths: Annotated[str, Option(help="Depths of curves, from 0.")] = "1,5,15,20",
+    run: Model = None,
     checkpoint: Checkpoint = "best",
     dark: Dark = False,
 ):
@@ -86,15 +76,14 @@ def positions(
         if length > most:
             raise UserError(f"--length {length}: the model has {most} positions")
         encoding = layer.encodings(length)
-    if kind == "curves":
-        deepest = encoding.shape[1] - 1
-        if max(depths) > deepest:
-            raise UserError(f"--depths {max(depths)}: there are 0 to {deepest}")
-        _draw(out, dark, "draw_position_curves", encoding, depths)
-    elif kind == "similarity":
-        _draw(out, dark, "draw_position_similarity", encoding)
-    else:
-        _draw(out, dark, "draw_positions", encoding)
+    known = {str(number): number for number in range(encoding.shape[1])}
+    try:
+        chosen = [known[number] for number in depths.split(",")]
+    except KeyError as error:
+        raise UserError(
+            f"--depths {error}: choose from 0 to {len(known) - 1}"
+        ) from None
+    _draw(out, dark, "draw_positions", encoding, kind, chosen)
 
 
 @app.command()
@@ -103,30 +92,24 @@ def masks(
     out: Out,
     kind: Literal["look-ahead", "padding", "both"] = "look-ahead",
     length: Annotated[int | None, Option(min=1, help="Pad to so many tokens.")] = None,
-    run: _run(", to cut with its tokenizer, not at spaces") = None,
+    run: Model = None,
     dark: Dark = False,
 ):
     """Draw which token may read which, and what is added to the scores.
 
-    The decoder's self-attention has a look-ahead mask. A sentence beside longer ones
-    has a padding mask, drawn with 3 tokens of padding where --length gives no number.
+    The text is cut at spaces, or by the tokenizer of --run. A padding mask has 3 tokens
+    of padding where --length gives no number.
     """
-    start_tensorflow()
     import numpy as np
-
-    from tfxformer.layers.masking import look_ahead_mask, padding_mask
 
     tokens = text.split() if run is None else _tokens(_translator(run).tokenizer, text)
     tokens = [*tokens, "[end]"] if kind == "padding" else ["[start]", *tokens]
     size = length or len(tokens) + (0 if kind == "look-ahead" else 3)
     if size < len(tokens):
         raise UserError(f"--length {length}: the sentence has {len(tokens)} tokens")
-    mask = np.ones((size, size), bool)
-    if kind != "padding":
-        mask &= np.asarray(look_ahead_mask(size))[0, 0]
+    mask = np.ones((size, size), bool) if kind == "padding" else np.tri(size) > 0
     if kind != "look-ahead":
-        real = np.arange(size) < len(tokens)
-        mask &= np.asarray(padding_mask(real.astype("int32")[None]))
+        mask &= np.arange(size) < len(tokens)
     tokens += ["[pad]"] * (size - len(tokens))
     title = "Look-ahead and padding" if kind == "both" else kind.capitalize()
     _draw(out, dark, "draw_mask", tokens, tokens, mask, f"{title} mask")
@@ -135,22 +118,18 @@ def masks(
 @app.command()
 def attention(
     text: Text,
-    out: Annotated[
-        Path,
-        Option(
-            callback=_check_out,
-            help="The picture: .png or .svg, or .html for a page on which you point at "
-            "a token to see what it reads.",
-        ),
-    ],
-    run: Run = None,
+    out: Out,
+    run: Model = None,
     kind: Literal["cross", "encoder", "decoder"] = "cross",
     layer: Annotated[int | None, Option(min=1, help="One layer, from 1.")] = None,
     head: Annotated[int | None, Option(min=1, help="One head of it, from 1.")] = None,
     checkpoint: Checkpoint = "best",
     dark: Dark = False,
 ):
-    """Translate a sentence and draw what its tokens read: by layers and heads."""
+    """Translate a sentence and draw what its tokens read: by layers and heads.
+
+    An .html file is a page on which you point at a token to see what it reads.
+    """
     page = out.suffix.lower() == ".html"
     if page and layer is not None:
         raise UserError("--layer does not go with .html: choose it on the page")
@@ -160,11 +139,7 @@ def attention(
     from tfxformer.plots.attention_maps import attention_maps
 
     queries, keys, weights = attention_maps(translator, text).of_kind(kind)
-    title = {
-        "cross": "Cross-attention",
-        "encoder": "Self-attention of the encoder",
-        "decoder": "Causal self-attention of the decoder",
-    }[kind]
+    title = "Cross-attention" if kind == "cross" else f"Self-attention of the {kind}"
     if page:
         from tfxformer.plots.attention_page import AttentionPage
 
@@ -183,24 +158,17 @@ def attention(
 @app.command()
 def schedule(
     out: Out,
-    preset: Annotated[
-        list[str] | None, Option(help="tiny, tutorial, base, big.")
-    ] = None,
-    run: Annotated[list[Path] | None, Option(help="A run folder.")] = None,
-    steps: Annotated[int | None, Option(min=1, help="Steps to draw.")] = None,
+    preset: Annotated[list[str] | None, Option(help="Repeat for several.")] = None,
+    run: Annotated[list[Path] | None, Option(help="Run folder; also several.")] = None,
+    steps: Annotated[int | None, Option(min=1, help="5 warm-ups by default.")] = None,
     dark: Dark = False,
 ):
-    """Draw learning rates over training steps: of presets, and of runs.
-
-    Repeat --preset and --run to draw several. By default it draws all presets, and 5
-    times the longest warm-up.
-    """
-    from tfxformer.config import PRESETS, load_config
+    """Draw learning rates over training steps: of presets, and of runs."""
     from tfxformer.run import Run
 
     presets = preset or ([] if run else [*PRESETS])
     configs = {f"preset {name}": load_config(name) for name in presets}
-    configs |= {name: Run.open(path).config() for name, path in _named(run or [])}
+    configs |= {str(folder): Run.open(folder).config() for folder in run or []}
     start_tensorflow()
     from tfxformer.training.schedule import make_schedule
 
@@ -217,30 +185,24 @@ def schedule(
 def lengths(
     data: DataConfig,
     out: Out,
-    run: _run(", to count its tokens, not words") = None,
+    run: Model = None,
     split: Annotated[str, Option(help="Of phrasebook and ted.")] = "train",
     dark: Dark = False,
 ):
-    """Draw how long the sentences of both sides are."""
+    """Draw how long sentences are, in words, or in the tokens of --run."""
     from tfxformer import corpora
 
     if not data.sources:
         raise UserError("name the pairs, such as --data pairs.tsv")
-    loaded = corpora.load_mixture(
-        data.sources,
-        split,
-        data_dir=data.data_dir,
-        columns=data.columns,
-        encoding=data.encoding,
-    )
+    check_output("--out", out, corpora.input_files(data.sources))
+    options = data.model_dump(include={"data_dir", "columns", "encoding"})
+    loaded = corpora.load_mixture(data.sources, split, **options)
     pairs = [pair for found, _ in loaded for pair in found]
+    unit, cut = "words", lambda texts: map(str.split, texts)
+    if run is not None:
+        unit, cut = "tokens", _translator(run).tokenizer.encode
     sides = {"source": [p.source for p in pairs], "target": [p.target for p in pairs]}
-    if run is None:
-        unit, count = "words", lambda texts: [len(text.split()) for text in texts]
-    else:
-        tokenizer = _translator(run).tokenizer
-        unit, count = "tokens", lambda x: tokenizer.tokenize(x).row_lengths().numpy()
-    counts = {side: count(texts) for side, texts in sides.items()}
+    counts = {side: [*map(len, cut(texts))] for side, texts in sides.items()}
     _draw(out, dark, "draw_lengths", counts, unit)
 
 
@@ -253,7 +215,7 @@ def curves(
     """Draw the training curves of runs: loss, accuracy, BLEU, speed."""
     from tfxformer.run import measurements
 
-    rows = {name: measurements(folder) for name, folder in _named(folders)}
+    rows = {str(folder): measurements(folder) for folder in folders}
     _draw(out, dark, "draw_curves", rows)
 
 
@@ -261,7 +223,7 @@ def curves(
 def neighbours(
     words: Annotated[list[str], Argument(help="Words that the vocabulary has whole.")],
     out: Out,
-    run: Run = None,
+    run: Model = None,
     count: Annotated[int, Option(min=1, help="Neighbours of each.")] = 6,
     checkpoint: Checkpoint = "best",
     dark: Dark = False,
@@ -292,13 +254,6 @@ def _draw(out, dark, function, *arguments):
         except ValueError as error:  # nothing to draw
             raise UserError(str(error)) from None
         print(plots.save(figure, out))
-
-
-def _named(paths):
-    """Names and run folders: the folder's own name, or its path where names repeat."""
-    names = [path.resolve().name for path in paths]
-    names = names if len({*names}) == len(names) else [*map(str, paths)]
-    return list(zip(names, paths, strict=True))
 
 
 def _translator(path, checkpoint="best"):

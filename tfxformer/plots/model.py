@@ -1,7 +1,5 @@
 """Pictures of what a model is made of: its positions, and its tokens' neighbours."""
 
-import math
-
 import numpy as np
 
 from tfxformer.plots.style import COLOURS, drawing
@@ -9,47 +7,42 @@ from tfxformer.plots.style import COLOURS, drawing
 POSITION = "position (tokens from the start)"
 
 
-def draw_positions(encoding):
-    """Draws positional encodings as a heat map: a row for each position (section 3.5).
+def draw_positions(encoding, kind="heatmap", depths=(1, 5, 15, 20)):
+    """Draws positional encodings (section 3.5).
 
     Args:
         encoding: an array ``(positions, depth)``.
+        kind: "heatmap" of all values, "curves" of some depths over position, or
+            "similarity": the cosine of each position's angle to each other one.
+        depths: which depths curves show, from 0.
 
     Returns:
         A Matplotlib figure.
 
     Example:
         >>> from tfxformer import positional_encoding
-        >>> figure = draw_positions(positional_encoding(50, 128))
-        >>> figure.axes[0].images[0].get_array().shape
-        (50, 128)
+        >>> figure = draw_positions(positional_encoding(50, 128), "curves", (1, 7))
+        >>> [axes.get_ylabel() for axes in figure.axes]
+        ['depth 1', 'depth 7']
     """
-    with drawing(8, 4.5) as figure:
-        axes = figure.add_subplot(title="Positional encoding", ylabel=POSITION)
-        axes.set_xlabel("depth (component of the vector, from 0)")
-        image = axes.imshow(_matrix(encoding))
+    encoding = np.asarray(encoding, "float64")
+    if kind == "curves":
+        return _draw_curves(encoding, depths)
+    with drawing(8, 4.5) if kind == "heatmap" else drawing(6, 5) as figure:
+        axes = figure.add_subplot(ylabel=POSITION)
+        if kind == "heatmap":
+            image, unit = axes.imshow(encoding), "value (no unit)"
+            axes.set(title="Positional encoding", xlabel="depth (component, from 0)")
+        else:
+            vectors, unit = _unit(encoding), "cosine similarity (no unit)"
+            image = axes.imshow(vectors @ vectors.T, vmax=1, aspect="equal")
+            axes.set(title="Similarity between positions", xlabel=POSITION)
         axes.locator_params(integer=True)
-        figure.colorbar(image, label="value (no unit)")
+        figure.colorbar(image, label=unit)
     return figure
 
 
-def draw_position_curves(encoding, depths=(1, 5, 15, 20)):
-    """Draws single components of positional encodings over position (section 3.5).
-
-    Args:
-        encoding: an array ``(positions, depth)``.
-        depths: which components, from 0.
-
-    Returns:
-        A Matplotlib figure.
-
-    Example:
-        >>> from tfxformer import positional_encoding
-        >>> figure = draw_position_curves(positional_encoding(100, 512))
-        >>> [axes.get_ylabel() for axes in figure.axes]
-        ['depth 1', 'depth 5', 'depth 15', 'depth 20']
-    """
-    encoding = _matrix(encoding)
+def _draw_curves(encoding, depths):
     with drawing(8, 1.2 * len(depths) + 0.9) as figure:
         panels = figure.subplots(len(depths), sharex=True, squeeze=False)[:, 0]
         for axes, depth in zip(panels, depths, strict=True):
@@ -59,31 +52,6 @@ def draw_position_curves(encoding, depths=(1, 5, 15, 20)):
         panels[0].set_title("Positional encoding over position: values (no unit)")
         panels[-1].set_xlabel(POSITION)
         panels[-1].locator_params(axis="x", integer=True)
-    return figure
-
-
-def draw_position_similarity(encoding):
-    """Draws how alike the encodings of positions are: the cosines of their angles.
-
-    Args:
-        encoding: an array ``(positions, depth)``.
-
-    Returns:
-        A Matplotlib figure.
-
-    Example:
-        >>> from tfxformer import positional_encoding
-        >>> figure = draw_position_similarity(positional_encoding(50, 128))
-        >>> float(figure.axes[0].images[0].get_array()[7, 7].round(3))
-        1.0
-    """
-    unit = _unit(encoding)
-    with drawing(6, 5) as figure:
-        axes = figure.add_subplot(title="Similarity between positions")
-        axes.set(xlabel=POSITION, ylabel=POSITION)
-        image = axes.imshow(unit @ unit.T, vmax=1, aspect="equal")
-        axes.locator_params(integer=True)
-        figure.colorbar(image, label="cosine similarity (no unit)")
     return figure
 
 
@@ -109,16 +77,13 @@ def draw_neighbours(embeddings, tokens, chosen, neighbours=6):
         >>> [label.get_text() for label in figure.axes[0].get_yticklabels()]
         ['▁dog', '▁the']
     """
-    unit, tokens = _unit(embeddings), list(tokens)
-    columns = min(len(chosen), 3)
-    rows = math.ceil(len(chosen) / columns)
-    with drawing(3.2 * columns + 0.5, rows * (0.25 * neighbours + 0.7) + 1) as figure:
-        for number, token in enumerate(chosen):
+    vectors, tokens = _unit(np.asarray(embeddings, "float64")), list(tokens)
+    with drawing(3.2 * len(chosen) + 0.5, 0.25 * neighbours + 1.7) as figure:
+        for number, token in enumerate(chosen, 1):
             own = tokens.index(token)
-            cosines = unit @ unit[own]
-            cosines[own] = -np.inf
-            near = np.argsort(-cosines, kind="stable")[: min(neighbours, len(unit) - 1)]
-            axes = figure.add_subplot(rows, columns, number + 1, title=token)
+            cosines = vectors @ vectors[own]
+            near = [n for n in np.argsort(-cosines) if n != own][:neighbours]
+            axes = figure.add_subplot(1, len(chosen), number, title=token)
             axes.barh(range(len(near)), cosines[near], color=COLOURS[number % 6])
             axes.set_yticks(range(len(near)), [tokens[place] for place in near])
             axes.set_xlim(min(0, cosines[near].min(initial=0)), 1)
@@ -128,13 +93,5 @@ def draw_neighbours(embeddings, tokens, chosen, neighbours=6):
     return figure
 
 
-def _matrix(array):
-    array = np.asarray(array, "float64")
-    if array.ndim != 2 or 0 in array.shape:
-        raise ValueError(f"{array.shape=}: it must have rows and columns")
-    return array
-
-
-def _unit(array):
-    vectors = _matrix(array)
+def _unit(vectors):
     return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)

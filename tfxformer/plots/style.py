@@ -3,7 +3,6 @@
 import contextlib
 import functools
 import io
-import warnings
 from pathlib import Path
 
 from tfxformer.errors import UserError
@@ -14,8 +13,7 @@ from tfxformer.outputs import write_file
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 MARKERS = ("o", "s", "^", "D", "v", "P")
 DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
-# The first comes with Matplotlib: Latin, Greek, Cyrillic, Hebrew, Arabic and more.
-# The others serve where they are installed.
+# The first comes with Matplotlib; the others serve other scripts where installed.
 FONTS = ("DejaVu Sans", "Noto Sans CJK JP", "Noto Sans Devanagari", "Noto Sans Thai")
 FONTS += ("Arial Unicode MS", "Microsoft YaHei", "PingFang SC")
 
@@ -29,7 +27,7 @@ def drawing(width, height):
         height: inches.
 
     Yields:
-        A Matplotlib figure. A character that none of `FONTS` has becomes a box.
+        A Matplotlib figure. Matplotlib draws a box for a character that no font has.
     """
     import matplotlib
     from cycler import cycler
@@ -37,6 +35,7 @@ def drawing(width, height):
     from matplotlib.font_manager import get_font_names
 
     installed = get_font_names()
+    lines = cycler(color=COLOURS * 5, marker=MARKERS * 5, linestyle=DASHES * 6)
     style = {
         "font.family": [font for font in FONTS if font in installed],
         "text.parse_math": False,  # a token may have dollar signs
@@ -45,12 +44,9 @@ def drawing(width, height):
         "lines.markersize": 4,
         "grid.alpha": 0.4,
         "axes.titlesize": 10,
-        "figure.titlesize": 11,
-        "axes.prop_cycle": cycler(
-            color=COLOURS * 5, marker=MARKERS * 5, linestyle=DASHES * 6
-        ),
+        "axes.prop_cycle": lines,
     }
-    with matplotlib.rc_context(style), _without_glyph_warnings():
+    with matplotlib.rc_context(style):
         figure = Figure(figsize=(width, height), layout="constrained")
         yield figure
         figure.draw_without_rendering()  # makes the ticks while the style holds
@@ -58,21 +54,15 @@ def drawing(width, height):
 
 
 def png(figure):
-    """A figure as the bytes of a PNG file, 100 dots an inch.
-
-    Example:
-        >>> from matplotlib.figure import Figure
-        >>> png(Figure(figsize=(1, 1)))[1:4]
-        b'PNG'
-    """
+    """A Matplotlib figure as the bytes of a PNG file, 100 dots an inch."""
     return _file(figure, "png")
 
 
 def save(figure, path):
-    """Writes a Matplotlib figure to a file.
+    """Writes a figure to a file.
 
     Args:
-        figure: the figure.
+        figure: a Matplotlib figure.
         path: where to; it ends in ``.png`` or ``.svg``.
 
     Returns:
@@ -89,13 +79,5 @@ def save(figure, path):
 
 def _file(figure, form):
     file = io.BytesIO()
-    with _without_glyph_warnings():
-        figure.savefig(file, format=form, dpi=100)
+    figure.savefig(file, format=form, dpi=100)
     return file.getvalue()
-
-
-@contextlib.contextmanager
-def _without_glyph_warnings():
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing from")
-        yield

@@ -39,8 +39,8 @@ def draw_schedules(schedules, steps):
         for number, (name, schedule) in enumerate(schedules.items()):
             rates = [float(schedule(int(step))) for step in at]
             axes.plot(at, rates, label=name, markevery=(number * 0.03, 0.12))
-        _finish(axes)
         axes.set_ylim(bottom=0)
+        axes.grid(True)
         axes.legend()
     return figure
 
@@ -63,20 +63,19 @@ def draw_lengths(lengths, unit="tokens"):
         >>> figure.axes[0].get_legend().get_texts()[0].get_text()
         'source: half up to 4, 95% up to 9 tokens'
     """
-    if not lengths or not all(len(counts) for counts in lengths.values()):
+    if not any(len(counts) for counts in lengths.values()):
         raise ValueError("there are no sentences to draw the lengths of")
     longest = max(max(counts) for counts in lengths.values())
-    width = math.ceil((longest + 1) / 50)  # of a bin, so that there are 50 at most
-    edges = np.arange(0, longest + 1 + width, width)
+    edges = np.arange(0, longest + 51, longest // 50 + 1) - 0.5  # some 50 bins
     with drawing(8, 4.5) as figure:
         axes = figure.add_subplot(title="How long sentences are")
         axes.set(xlabel=f"length ({unit})", ylabel="sentences (count)")
         for name, counts in lengths.items():
             half, most = np.percentile(counts, (50, 95), method="higher")
             label = f"{name}: half up to {half:,}, 95% up to {most:,} {unit}"
-            found, _ = np.histogram(counts, edges)
-            axes.stairs(found, edges - 0.5, fill=True, alpha=0.5, label=label)
-        _finish(axes)
+            axes.hist(counts, edges, alpha=0.5, label=label)
+        axes.set_xlim(0, longest + 1)
+        axes.grid(True)
         axes.legend()
     return figure
 
@@ -97,42 +96,35 @@ def draw_curves(runs):
 
     Example:
         >>> rows = [{"step": n, "split": "train", "loss": 9 / n} for n in (1, 2, 3)]
-        >>> figure = draw_curves({"tiny": rows})
-        >>> [axes.get_ylabel() for axes in figure.axes]
+        >>> [axes.get_ylabel() for axes in draw_curves({"tiny": rows}).axes]
         ['training loss (nats a token)']
     """
-    panels = []
-    for split, name, label in CURVES:
-        curves = {run: _curve(rows, split, name) for run, rows in runs.items()}
-        if any(steps for steps, _ in curves.values()):
-            panels.append((label, curves))
+    measured = {
+        label: {run: _curve(rows, split, name) for run, rows in runs.items()}
+        for split, name, label in CURVES
+    }
+    panels = {
+        label: curves for label, curves in measured.items() if any(curves.values())
+    }
     if not panels:
         raise ValueError("the runs have no measurements to draw")
     columns = min(len(panels), 2)
     rows = math.ceil(len(panels) / columns)
     with drawing(4.8 * columns, 3 * rows + 0.5) as figure:
-        for place, (label, curves) in enumerate(panels, 1):
+        for place, (label, curves) in enumerate(panels.items(), 1):
             axes = figure.add_subplot(rows, columns, place)
             axes.set(xlabel="training step", ylabel=label)
-            for number, (run, (steps, values)) in enumerate(curves.items()):
-                every = (number * 0.03, 0.15) if len(steps) > 10 else None
-                axes.plot(steps, values, label=run, markevery=every)
-            _finish(axes)
+            for number, (run, curve) in enumerate(curves.items()):
+                every = (number * 0.03, 0.15) if len(curve) > 10 else None
+                axes.plot(curve.keys(), curve.values(), label=run, markevery=every)
+            axes.grid(True)
         lines = axes.get_legend_handles_labels()
         figure.legend(*lines, loc="outside upper left", ncols=min(len(runs), 3))
     return figure
 
 
 def _curve(rows, split, name):
-    """The steps and the values of those records that have the number."""
-    mine = [row for row in rows if row.get("split") == split]
-    mine = [row for row in mine if isinstance(row.get(name), (int, float))]
-    mine = [row for row in mine if math.isfinite(row[name])]
-    return [row["step"] for row in mine], [row[name] for row in mine]
-
-
-def _finish(axes):
-    axes.locator_params(axis="x", nbins=6, integer=True)
-    axes.xaxis.set_major_formatter("{x:,.0f}")
-    axes.yaxis.set_major_formatter("{x:,g}")
-    axes.grid(True)
+    """Values by step, of those records that have the number."""
+    rows = [row for row in rows if row.get("split") == split]
+    rows = [row for row in rows if isinstance(row.get(name), (int, float))]
+    return {row["step"]: row[name] for row in rows if math.isfinite(row[name])}
