@@ -1,6 +1,6 @@
 """The weights of a translation, and the page that shows them."""
 
-import html.parser
+import html
 import json
 import re
 import shutil
@@ -10,7 +10,6 @@ import pytest
 from numpy.testing import assert_allclose
 
 from tfxformer import Transformer, Translator
-from tfxformer.errors import UserError
 from tfxformer.plots.attention_maps import attention_maps
 from tfxformer.plots.attention_page import AttentionPage
 
@@ -49,16 +48,9 @@ def test_every_layer_is_what_the_model_computes(translator, norm, monkeypatch):
     from tfxformer.layers import attention
 
     size = translator.tokenizer.vocab_size
-    deep = Transformer(
-        num_layers=3,
-        d_model=16,
-        num_heads=2,
-        dff=32,
-        input_vocab_size=size,
-        target_vocab_size=size,
-        norm=norm,
-        max_length=12,
-    )
+    sizes = {"num_layers": 3, "d_model": 16, "num_heads": 2, "dff": 32}
+    vocabulary = {"input_vocab_size": size, "target_vocab_size": size}
+    deep = Transformer(**sizes, **vocabulary, norm=norm, max_length=12)
     maps = attention_maps(Translator(translator.tokenizer, deep), "Um gato")
     seen = []
     plain = attention.scaled_dot_product_attention
@@ -82,9 +74,7 @@ def test_every_layer_is_what_the_model_computes(translator, norm, monkeypatch):
 def test_odd_texts_have_maps(translator, text):
     maps = attention_maps(translator, text)
     assert len(maps.source_tokens) <= translator.max_length
-    assert all(
-        np.isfinite(maps.of_kind(kind)[2]).all() for kind in ("encoder", "cross")
-    )
+    assert np.isfinite(maps.encoder).all() and np.isfinite(maps.cross).all()
 
 
 # --- The page ---
@@ -98,41 +88,18 @@ def shares(*shape):
 GIVEN = shares(2, 3, 4, 4)
 
 
-class Tags(html.parser.HTMLParser):
-    """The tags of a page, and the text of its data."""
-
-    def __init__(self, page):
-        super().__init__()
-        self.tags, self.data = [], None
-        self.feed(page)
-
-    def handle_starttag(self, tag, attributes):
-        self.tags.append((tag, dict(attributes)))
-
-    def handle_data(self, text):
-        if self.tags and self.tags[-1][1].get("id") == "data" and self.data is None:
-            self.data = json.loads(text)
-
-
-def test_no_text_becomes_a_part_of_the_page():
-    plain = Tags(AttentionPage(["a"], ["a"], [[[[1]]]]).html)
+def test_no_text_becomes_a_part_of_the_page_and_it_loads_nothing(tmp_path):
+    plain = AttentionPage(["a"], ["a"], [[[[1]]]]).html
     for title in EVIL:
-        page = AttentionPage(EVIL, EVIL, shares(1, 1, 7, 7), title).html
-        found = Tags(page)
-        assert found.tags == plain.tags
-        assert (found.data["title"], found.data["queries"]) == (title, EVIL)
-
-
-def test_it_loads_nothing_and_is_itself_in_a_frame(tmp_path):
-    page = AttentionPage(TARGET, SOURCE, GIVEN)
-    assert not re.search(
-        r"https?:|//\w|@import|url\(|\bsrc=|\bhref=|fetch|import\(", page.html
-    )
-    ((_, frame),) = Tags(page._repr_html_()).tags
-    assert frame["srcdoc"] == page.html and frame["sandbox"] == "allow-scripts"
+        page = AttentionPage(EVIL, EVIL, shares(1, 1, 7, 7), title)
+        assert page.html.count("<") == plain.count("<")
+        found = json.loads(re.search(r'id="data">(.*)</script>', page.html)[1])
+        assert (found["title"], found["queries"]) == (title, EVIL)
+    assert not re.search(r"https?:|//\w|@import|url\(|src=|href=|fetch|import\(", plain)
+    frame = page._repr_html_()  # what a notebook shows
+    assert html.unescape(re.search('srcdoc="([^"]*)"', frame)[1]) == page.html
+    assert 'sandbox="allow-scripts"' in frame
     assert page.save(tmp_path / "a.html").read_text("utf-8") == page.html
-    with pytest.raises(UserError, match=r"none/a\.html: No such file"):
-        page.save(tmp_path / "none" / "a.html")
 
 
 @pytest.mark.parametrize("shape", [(4, 4), (1, 4, 4), (1, 1, 4, 5), (0, 1, 4, 4)])
@@ -147,78 +114,56 @@ def test_in_a_browser(tmp_path, scheme):
     sync_api = pytest.importorskip("playwright.sync_api")
     program = shutil.which("chromium") or pytest.skip("chromium is missing")
     path = AttentionPage(TARGET, SOURCE, GIVEN, EVIL[0]).save(tmp_path / "page.html")
-    wrong = []
+    events = []
     with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=program, args=["--no-sandbox"]
-        )
-        tab = browser.new_context(
+        arguments = {"executable_path": program, "args": ["--no-sandbox"]}
+        tab = playwright.chromium.launch(**arguments).new_page(
             offline=True, color_scheme=scheme, viewport={"width": 360, "height": 640}
-        ).new_page()
-        tab.on("pageerror", lambda error: wrong.append(str(error)))
-        tab.on("console", lambda message: wrong.append(message.text))
-        tab.on("request", lambda asked: wrong.append(asked.url))
+        )
+        for event in ("pageerror", "console", "request"):
+            tab.on(event, events.append)
         tab.goto(path.as_uri())
-        assert wrong == [path.as_uri()]
-
-        def percents(side):
-            return tab.locator(f"#{side} small").all_inner_texts()
-
         assert tab.title() == tab.inner_text("h1") == EVIL[0]
         assert tab.evaluate("document.documentElement.scrollWidth") <= 360
+
+        def shown(side):
+            return tab.locator(f"#{side} small").all_inner_texts()
+
         # At first the first token, the last layer, the mean of its heads.
-        assert percents("keys") == rounded(GIVEN[1].mean(0)[0])
-        tab.hover("#queries button:nth-child(3)")
         mean = GIVEN[1].mean(0)
-        assert percents("keys") == rounded(mean[2])
+        assert shown("keys") == rounded(mean[0])
+        tab.hover("#queries button:nth-child(3)")
+        assert shown("keys") == rounded(mean[2])
         most = int(mean[2].argmax())
         says = f"▁cat reads {SOURCE[most]} {rounded(mean[2])[most]}"
         assert tab.inner_text("#says").startswith(says)
         tab.hover("#keys button:nth-child(2)")
-        assert percents("queries") == rounded(mean[:, 1])
+        assert shown("queries") == rounded(mean[:, 1])
         assert tab.inner_text("#says").startswith("▁gato is read by ")
-
         tab.select_option("#layer", "1")
         tab.select_option("#head", "2")
-        assert percents("queries") == rounded(GIVEN[0, 1, :, 1])
+        assert shown("queries") == rounded(GIVEN[0, 1, :, 1])
         tab.select_option("#layer", "0")
         tab.click("summary")
         cells = np.array(tab.locator("td").all_inner_texts(), float).reshape(4, 4)
         assert_allclose(cells, 100 * GIVEN[:, 1].mean(0), atol=0.06)
 
-        # Each row is one stop of the Tab key; where letters run from the right,
+        # Each row is one stop of the Tab key. Where letters run from the right,
         # "forward" is to the left.
         tab.focus("#head")
         tab.keyboard.press("Tab")
         for key, row in [("ArrowLeft", 1), ("End", 3), ("ArrowLeft", 3), ("Home", 0)]:
             tab.keyboard.press(key)
-            assert percents("keys") == rounded(GIVEN[:, 1].mean(0)[row])
+            assert shown("keys") == rounded(GIVEN[:, 1].mean(0)[row])
         tab.keyboard.press("Tab")
         tab.keyboard.press("ArrowRight")
-        assert tab.evaluate("document.activeElement.innerText").startswith("▁preto")
-        rows = tab.get_by_role("toolbar", name="Tokens that read (queries)")
-        assert rows.get_by_role("button").count() == 4
-
-        # Letters stand out from their button.
-        colours = tab.eval_on_selector_all("button", BRIGHTNESS)
-        least, most = np.sort(np.array(colours), axis=1).T
-        assert (most - least > 0.4).all()
-        assert len(wrong) == 1
-        browser.close()
+        assert shown("queries") != [*" " * 4]
+        named = tab.get_by_role("toolbar", name="Tokens that read (queries)")
+        assert named.get_by_role("button").count() == 4
+        paper = tab.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert (paper == "rgb(255, 255, 255)") == (scheme == "light")
+        assert len(events) == 1  # it asked for itself alone
 
 
 def rounded(row):
     return ["<1%" if 0.0005 < x < 0.005 else f"{100 * x:.0f}%" for x in row]
-
-
-# The brightness of an element's letters and of what is behind them, from 0 to 1.
-BRIGHTNESS = """all => all.map(element => {
-  const canvas = document.createElement("canvas").getContext("2d");
-  const style = getComputedStyle(element);
-  return [style.color, style.backgroundColor].map(colour => {
-    canvas.fillStyle = colour;
-    canvas.fillRect(0, 0, 1, 1);
-    const [r, g, b] = canvas.getImageData(0, 0, 1, 1).data;
-    return (0.3 * r + 0.59 * g + 0.11 * b) / 255;
-  });
-})"""
