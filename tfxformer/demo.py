@@ -153,9 +153,7 @@ def masks(maps):
     source, target = maps.source_tokens, maps.target_inputs
     padded = [*source, *["<pad>"] * PADDING]
     ids = np.array([[1] * len(source) + [0] * PADDING])
-    seen = np.broadcast_to(
-        np.asarray(padding_mask(ids))[0, 0], [len(source), len(padded)]
-    )
+    seen = np.broadcast_to(np.asarray(padding_mask(ids)), [len(source), len(padded)])
     ahead = np.asarray(look_ahead_mask(len(target)))[0, 0]
     return (
         draw_mask(source, padded, seen, "Padding mask of the encoder"),
