@@ -14,8 +14,7 @@ TEMPLATE = Path(__file__).with_name("attention_page.html")
 class AttentionPage:
     """A page that shows what each token reads. It loads nothing, so it works offline.
 
-    A notebook shows it in a frame. The mouse, a finger or the arrow keys choose a
-    token; menus choose a layer, a head or their mean.
+    The mouse, a finger or the arrow keys choose a token; menus choose a layer and head.
 
     Args:
         queries: the tokens that read, Q strings.

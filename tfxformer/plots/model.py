@@ -88,7 +88,6 @@ def draw_neighbours(embeddings, tokens, chosen, neighbours=6):
             axes.set_yticks(range(len(near)), [tokens[place] for place in near])
             axes.set_xlim(min(0, cosines[near].min(initial=0)), 1)
             axes.invert_yaxis()
-        figure.suptitle("Nearest embeddings")
         figure.supxlabel("cosine similarity (no unit)", fontsize=10)
     return figure
 
