@@ -78,6 +78,7 @@ def test_a_beam_as_wide_as_the_space_is_exhaustive_search(name):
         assert (ranks[count:] <= NEVER / 2).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", [0, 1, 2])
 @pytest.mark.parametrize(
     "case",

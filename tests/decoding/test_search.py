@@ -222,6 +222,7 @@ def test_nothing_gives_nothing(method, shape):
         assert_array_equal(decoded.score, np.zeros((shape[0], options.n_best)))
 
 
+@pytest.mark.slow
 @methods
 @pytest.mark.parametrize("policy", ["float16", "mixed_bfloat16", "float64"])
 def test_other_precisions(method, policy):
