@@ -138,7 +138,7 @@ def test_several_files_and_patterns(tmp_path, shouting):
         ("-i folder/a.csv --out folder", "folder/a.csv: is in the output folder"),
         ("-i a.csv --out a.csv", "a.csv: exists already; name another folder"),
         ("-i a.csv --out done", "done: exists already; name another folder"),
-        ("-i a.csv --out o --model folder", "folder is not a SavedModel"),
+        ("-i a.csv --out o --model folder", "is not a SavedModel: it holds"),
         ("-i a.csv --out o --runner Nope", "Nope"),
         ("-i a.csv --out o -- --nope=1", "--nope: Beam has no such option"),
         ("-i none://a/b.csv --out o", "none://a/b.csv"),
