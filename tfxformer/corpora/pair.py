@@ -55,7 +55,8 @@ class Pairs(Sequence):
 
         some = object.__new__(Pairs)
         some._text, some._ends = self._text, self._ends
-        some._rows = np.asarray(self._rows)[np.asarray(rows, int)]
+        rows = np.fromiter(rows, int, len(rows))
+        some._rows = rows if isinstance(self._rows, range) else self._rows[rows]
         return some
 
     def __len__(self) -> int:

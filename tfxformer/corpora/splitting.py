@@ -87,8 +87,7 @@ def _numbers(texts):
     keys = np.frombuffer(keys, np.int64)
     order = np.argsort(keys)
     numbers, ordered = np.zeros(len(keys), np.int32), keys[order]
-    changes = ordered[1:] != ordered[:-1]
-    numbers[order[1:]] = np.cumsum(changes, dtype=np.int32)
+    numbers[order[1:]] = np.cumsum(ordered[1:] != ordered[:-1], dtype=np.int32)
     return numbers
 
 
