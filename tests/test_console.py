@@ -83,19 +83,6 @@ def test_elsewhere_a_line_now_and_then(monkeypatch, clock):
     )
 
 
-def test_without_values(monkeypatch, clock):
-    file = started(monkeypatch, terminal=False)
-    with Progress("translating", 10) as progress:
-        clock.now += 100  # the first step may have had to compile
-        progress.update(1)
-        clock.now += 20
-        progress.update(2)
-    assert file.getvalue().splitlines() == [
-        "translating 1/10, -:--:-- left",
-        "translating 2/10, 0:02:40 left",
-    ]
-
-
 def test_text_is_one_line_and_changes_no_terminal():
     odd = "a\tb\nc\x1b[2J\u2028\u202e\udcff\x00"
     shown = console.printable(odd)
