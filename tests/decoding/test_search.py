@@ -130,16 +130,17 @@ def test_graph_and_eager_agree(method):
 @methods
 def test_xla_compiles_it(method):
     options, attention = DecodingOptions(**METHODS[method]), method == "beam"
+    model = small_model(0)
 
     @tf.function(
         jit_compile=True, input_signature=[tf.TensorSpec([None, None], tf.int32)]
     )
     def compiled(source):
-        found = decode(small_model(0), source, options, attention=attention, xla=True)
+        found = decode(model, source, options, attention=attention, xla=True)
         return tuple(found)[: 3 + attention]
 
     found = compiled(pad(SENTENCES))
-    expected = decode(small_model(0), pad(SENTENCES), options, attention=attention)
+    expected = decode(model, pad(SENTENCES), options, attention=attention)
     same(type(expected)(*found[:3], None), expected)
     if attention:
         weights = found[3][..., : expected.ids.shape[-1], :]
@@ -193,9 +194,9 @@ def test_what_never_ends_is_cut_off(method, xla):
 def test_it_ends_as_soon_as_all_have_ended(method):
     """The ids are as wide as steps were taken."""
     at_once = small_model(0, end_bias=1e3)
-    decoded = decode_with(at_once, SENTENCES, **METHODS[method])
+    decoded = decode_with(at_once, SENTENCES, **METHODS[method] | {"n_best": 1})
     assert all(written(ids) == (END_ID,) for ids in decoded.ids[1:, 0])
-    assert decoded.ids.shape[-1] <= 2
+    assert decoded.ids.shape[-1] == 1
 
 
 @pytest.mark.parametrize("options", [{}, {"beam_size": 2}])
