@@ -105,7 +105,7 @@ def test_in_a_browser(run_folder, translator):
             page.on("pageerror", lambda error: wrong.append(str(error)))
             page.goto(url)
             source = page.get_by_label("Portuguese", exact=True)
-            english = page.get_by_label("English", exact=True)
+            english = page.get_by_role("textbox").nth(1)
             keys = page.frame_locator("iframe[title=attention]").locator("#keys button")
 
             def expect(sentence):

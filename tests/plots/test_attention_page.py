@@ -121,7 +121,7 @@ def test_in_a_browser(tmp_path, scheme):
             offline=True, color_scheme=scheme, viewport={"width": 360, "height": 640}
         )
         for event in ("pageerror", "console", "request"):
-            tab.on(event, events.append)
+            tab.on(event, lambda found: events.append(found))
         tab.goto(path.as_uri())
         assert tab.title() == tab.inner_text("h1") == EVIL[0]
         assert tab.evaluate("document.documentElement.scrollWidth") <= 360
