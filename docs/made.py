@@ -106,7 +106,7 @@ BESIDE_FIGURE_1 = [
     ("Section 5.1", "batches of like lengths", "batches.TrainingBatches"),
     ("Section 5.3", "the learning rate", "training.schedule.CustomSchedule"),
     ("Section 5.4", "dropout", "layers.residual.AddAndNorm"),
-    ("Section 5.4", "label smoothing", "training.loss.MaskedLoss"),
+    ("Section 5.4", "label smoothing", "training.loss.masked_loss"),
     (
         "Section 6.1",
         "the mean of checkpoints",

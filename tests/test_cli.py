@@ -14,7 +14,7 @@ import typer
 
 from tfxformer import Translator, cli
 from tfxformer.exporting.repository import shipped_model
-from tfxformer.run import Run
+from tfxformer.training.run import Run
 
 COMMAND = f"{sys.executable} -m tfxformer.cli"
 # A model, loaded.

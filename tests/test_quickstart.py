@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from tfxformer.exporting.verify import verify
-from tfxformer.run import Run
+from tfxformer.training.run import Run
 
 
 @pytest.mark.slow

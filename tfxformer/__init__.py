@@ -27,7 +27,8 @@ _HOMES = {
     ],
     "model": ["Transformer"],
     "tokenizer": ["Tokenizer"],
-    "training": ["CustomSchedule", "masked_accuracy", "masked_loss"],
+    "training.loss": ["masked_accuracy", "masked_loss"],
+    "training.schedule": ["CustomSchedule"],
     "translator": ["Translator"],
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

@@ -154,7 +154,7 @@ def train(
     overrides = [{"data": data, "training": training}, *settings]
     begun = training.get("init_from")
     if begun is not None:
-        from tfxformer import fine_tuning
+        from tfxformer.training import fine_tuning
 
         overrides.insert(0, fine_tuning.settings(begun))
     loaded = load_config(preset, config, overrides)

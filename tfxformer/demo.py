@@ -19,7 +19,7 @@ from tfxformer.layers.masking import look_ahead_mask, padding_mask
 from tfxformer.plots import draw_mask, draw_positions
 from tfxformer.plots.attention_maps import attention_maps
 from tfxformer.plots.attention_page import AttentionPage
-from tfxformer.run import Run
+from tfxformer.training.run import Run
 from tfxformer.translator import Translator
 
 PORTUGUESE_TO_ENGLISH = ("Portuguese", "English")

@@ -16,8 +16,8 @@ from tfxformer.exporting.metadata import read_metadata
 from tfxformer.exporting.repository import find_model
 from tfxformer.exporting.signatures import signatures
 from tfxformer.exporting.weights import read_export
-from tfxformer.run import Run
 from tfxformer.tokenizer import encode_source
+from tfxformer.training.run import Run
 
 log = logging.getLogger("tfxformer")
 

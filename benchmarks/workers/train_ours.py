@@ -14,7 +14,7 @@ start_tensorflow()
 import keras  # noqa: E402
 
 from tfxformer.config import load_config  # noqa: E402
-from tfxformer.run import build_model  # noqa: E402
+from tfxformer.training.run import build_model  # noqa: E402
 from tfxformer.training.step import TrainingTransformer  # noqa: E402
 
 folder, batches, *flags = sys.argv[1:]

@@ -17,7 +17,7 @@ from tfxformer.exporting.metadata import METADATA_FILE
 from tfxformer.exporting.saved_model import average_checkpoints, export, write
 from tfxformer.exporting.verify import verify
 from tfxformer.exporting.weights import HalfWeights, read_export
-from tfxformer.run import Run
+from tfxformer.training.run import Run
 
 SENTENCES = [pair.source for pair in load("phrasebook", "test", cleaned=False)[0][:16]]
 

@@ -36,14 +36,14 @@ def at_step(monkeypatch):
     """Makes something happen at the end of given steps, once each."""
 
     def at_step(steps, happens):
-        real, left = callbacks.Metrics.on_step, {*steps}
+        real, left = callbacks.RunCallback._report, {*steps}
 
-        def on_step(self, step, logs):
-            real(self, step, logs)
-            if step in left:
-                left.remove(step)
+        def report(self, last):
+            real(self, last)
+            if self.state.step in left:
+                left.remove(self.state.step)
                 happens()
 
-        monkeypatch.setattr(callbacks.Metrics, "on_step", on_step)
+        monkeypatch.setattr(callbacks.RunCallback, "_report", report)
 
     return at_step

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from tfxformer.errors import UserError
-from tfxformer.run import Run
 from tfxformer.training import checkpoints
+from tfxformer.training.run import Run
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ import pytest
 from training_runs import numbers, settings, write_pairs
 
 from tfxformer.errors import UserError
-from tfxformer.run import Run
 from tfxformer.training import data as training_data
 from tfxformer.training.data import check_sources, load_data, open_data
+from tfxformer.training.run import Run
 
 PAIRS = numbers(300)
 

@@ -18,8 +18,8 @@ import pytest
 from training_runs import SMALL, numbers, outcome, rows, weights, write_pairs
 
 from tfxformer.errors import UserError
-from tfxformer.run import Run
 from tfxformer.training import distribution
+from tfxformer.training.run import Run
 
 # Devices clip each its own gradient, and dropout drops other values.
 SETTINGS = {

@@ -25,8 +25,8 @@ from training_runs import (
     write_pairs,
 )
 
-from tfxformer.run import Run
 from tfxformer.training import checkpoints
+from tfxformer.training.run import Run
 
 KILLS = int(os.environ.get("TFXFORMER_KILLS", 12))
 # A good part of the time goes into writing.

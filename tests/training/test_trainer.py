@@ -27,8 +27,8 @@ from training_runs import (
 )
 
 from tfxformer.errors import Stopped, UserError
-from tfxformer.run import Run
 from tfxformer.training import callbacks, checkpoints, trainer
+from tfxformer.training.run import Run
 from tfxformer.training.trainer import train
 
 
@@ -222,13 +222,13 @@ def test_a_full_disk_stops_with_a_message_and_the_run_resumes(
 def test_a_loss_that_is_not_finite_stops_the_run_before_it_is_saved(
     corpus, copy, monkeypatch
 ):
-    real = callbacks.Metrics.on_train_batch_end
+    real = callbacks.RunCallback.on_train_batch_end
 
     def spoilt(self, batch, logs=None):
         real(self, batch, {"sums": np.array(logs["sums"]) * np.nan})
 
-    monkeypatch.setattr(callbacks.Metrics, "on_train_batch_end", spoilt)
-    with pytest.raises(UserError, match="step 5: the loss is nan") as error:
+    monkeypatch.setattr(callbacks.RunCallback, "on_train_batch_end", spoilt)
+    with pytest.raises(UserError, match="step 5: the loss is not finite") as error:
         train(settings(corpus, "training.steps=8"), copy.path)
     assert "training.learning_rate" in str(error.value)
     assert checkpoints.newest(copy).step == 4
@@ -239,12 +239,12 @@ def scores(monkeypatch):
     """Gives validations the perplexities or BLEU scores that are said."""
 
     def scores(values, name="perplexity"):
-        real, values = callbacks.Validation._compare, iter(values)
+        real, values = callbacks.RunCallback._compare, iter(values)
 
-        def compare(self, step, found):
-            real(self, step, found | {name: next(values)})
+        def compare(self, found):
+            real(self, found | {name: next(values)})
 
-        monkeypatch.setattr(callbacks.Validation, "_compare", compare)
+        monkeypatch.setattr(callbacks.RunCallback, "_compare", compare)
 
     return scores
 

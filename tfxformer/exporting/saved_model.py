@@ -19,8 +19,8 @@ from tfxformer.exporting.warm_up import (
 )
 from tfxformer.exporting.weights import PRECISIONS, HalfWeights
 from tfxformer.quiet import quiet_stderr
-from tfxformer.run import Run, load_weights
 from tfxformer.training import checkpoints
+from tfxformer.training.run import Run, load_weights
 from tfxformer.translator import Translator
 
 # The signatures that read no weights.

@@ -164,7 +164,7 @@ def schedule(
     dark: Dark = False,
 ):
     """Draw learning rates over training steps: of presets, and of runs."""
-    from tfxformer.run import Run
+    from tfxformer.training.run import Run
 
     presets = preset or ([] if run else [*PRESETS])
     configs = {f"preset {name}": load_config(name) for name in presets}
@@ -213,7 +213,7 @@ def curves(
     dark: Dark = False,
 ):
     """Draw the training curves of runs: loss, accuracy, BLEU, speed."""
-    from tfxformer.run import measurements
+    from tfxformer.training.run import measurements
 
     rows = {str(folder): measurements(folder) for folder in folders}
     _draw(out, dark, "draw_curves", rows)

@@ -1,19 +1,16 @@
 """What happens between the steps: measuring, validating, saving, stopping.
 
-`fit` runs all steps in one epoch. The callbacks count the run's steps, over restarts,
-and keep what they know in a `State`, which belongs to the checkpoint.
+`fit` runs all steps in one epoch. `RunCallback` counts the run's steps, over restarts
+and accumulated batches; what it knows is a `State`, which belongs to the checkpoint.
 """
 
 import contextlib
 import json
-import logging
 import math
 import os
 import signal
-import threading
 import time
-from dataclasses import asdict, dataclass, field, fields
-from typing import Any, NamedTuple
+from dataclasses import asdict, dataclass, field
 
 import keras
 import numpy as np
@@ -25,8 +22,6 @@ from tfxformer.console import printable, say
 from tfxformer.decoding.search import decode
 from tfxformer.errors import INTERRUPTED, PREEMPTED, Stopped, UserError
 from tfxformer.training import checkpoints
-
-log = logging.getLogger("tfxformer")
 
 # Steps between two lines of metrics, and translations shown at each validation.
 RECORD_EVERY, SHOWN = 50, 5
@@ -47,91 +42,91 @@ class State:
     seen: list = field(default_factory=lambda: [0.0] * 5)  # sums since the last record
     metrics_size: int = 0
 
-    @classmethod
-    def of(cls, content):
-        """The state that a checkpoint keeps.
-
-        Args:
-            content: a dict with its fields, and more.
-
-        Returns:
-            A `State`.
-        """
-        return cls(**{each.name: content[each.name] for each in fields(cls)})
+    def out_of_patience(self, settings):
+        """Whether validations have been worse for too long."""
+        return bool(settings.patience) and self.worse >= settings.patience
 
 
-class Job(NamedTuple):
-    """What the callbacks of one `fit` share."""
-
-    run: Any
-    config: Any
-    data: Any
-    model: Any
-    batches: Any
-    state: State
-    cluster: Any
-    signals: Any
-    progress: Any
-    journal: Any
-
-
-class StepCallback(keras.callbacks.Callback):
-    """A callback that is called after each step, of one or more batches.
+class RunCallback(keras.callbacks.Callback):
+    """Measures each step, and validates, saves and stops where it is due.
 
     Args:
-        job: a `Job`.
+        run: the `Run`.
+        settings: its `TrainingConfig`.
+        data: its `Data`.
+        batches: the `TrainingBatches` that it trains on.
+        state: the `State` in which it begins, which moves on.
+        cluster: the `Cluster`.
+        signals: has the signal that was `caught`, or None.
+        journal: the `Journal` to write.
+        progress: the `Progress` to show.
     """
 
-    def __init__(self, job):
+    def __init__(
+        self, run, settings, data, batches, state, cluster, signals, journal, progress
+    ):
         super().__init__()
-        self.job, self.state, self.settings = job, job.state, job.config.training
-        self.began = job.state.step, job.state.position
+        self.run, self.settings, self.data, self.batches = run, settings, data, batches
+        self.state, self.cluster, self.signals = state, cluster, signals
+        self.journal, self.progress = journal, progress
+        self.first_step, self.first_position = state.step, state.position
+
+    def on_train_begin(self, logs=None):
+        self.samples = Samples(self.data, self.model, self.settings)
+        self.valid = evaluation_batches(
+            self.data.valid_rows,
+            tokens_per_batch=self.settings.tokens_per_batch,
+            max_length=self.model.max_length,
+            fixed_shapes=self.settings.xla,
+        )
+        self._start_clock()
+
+    def on_train_batch_begin(self, batch, logs=None):
+        if self.cluster.count > 1:  # so that all learn of it in the same step
+            self.model.stop_request.assign(self.signals.caught or 0)
 
     def on_train_batch_end(self, batch, logs=None):
         steps, rest = divmod(batch + 1, self.settings.accumulate)
-        if not rest:
-            self.on_step(self.began[0] + steps, logs)
+        *sums, stop_request = np.ravel(logs["sums"]).tolist()
+        if not math.isfinite(sums[0]):
+            raise self._not_finite(self.first_step + steps + bool(rest), "loss is")
+        state = self.state
+        state.seen = [a + b for a, b in zip(state.seen, sums, strict=True)]
+        self.timed += sums[3]
+        if rest:
+            return
+        state.step, state.score = self.first_step + steps, None
+        last = state.step == self.settings.steps
+        self._report(last)
+        validate = last or state.step % self.settings.validate_every == 0
+        if validate:
+            self._validate()
+        caught = self.signals.caught
+        if self.cluster.count > 1:  # the sum of what all have caught
+            caught = stop_request and (
+                signal.SIGINT if stop_request % signal.SIGTERM else signal.SIGTERM
+            )
+        every = self.settings.checkpoint_every
+        if validate or caught or (every and state.step % every == 0):
+            self._save()
+        if caught:
+            what = f"step {state.step:,} is saved; the same command resumes from there"
+            raise stopped(caught, what)
 
+    def _not_finite(self, step, what):
+        return UserError(
+            f"step {step:,}: the {what} not finite: nothing of it is saved; begin "
+            "another run with a lower training.learning_rate"
+        )
 
-class Metrics(StepCallback):
-    """Adds up what each batch logs, shows it, and records it now and then."""
-
-    def on_train_begin(self, logs=None):
-        self.restart()
-
-    def restart(self):
-        """Begins to measure the time anew."""
+    def _start_clock(self):
         self.started, self.timed = time.perf_counter(), 0.0
 
-    def on_train_batch_end(self, batch, logs=None):
-        sums = np.ravel(logs["sums"]).tolist()
-        self.stop_request = sums[5]
-        loss = sums[0] / max(sums[3], 1.0)
-        if not math.isfinite(loss):
-            step = self.began[0] + batch // self.settings.accumulate + 1
-            raise UserError(
-                f"step {step:,}: the loss is {loss:.4g}: nothing of it is saved; begin "
-                "another run with a lower training.learning_rate"
-            )
-        self.state.seen = [a + b for a, b in zip(self.state.seen, sums, strict=False)]
-        self.timed += sums[3]
-        super().on_train_batch_end(batch, logs)
-
-    def on_step(self, step, logs):
+    def _report(self, last):
+        """Shows the means over the tokens since the last record, and records them."""
         state = self.state
-        state.step, state.score = step, None
-        values = self._values()
-        shown = ("loss", "target_tokens_per_second", "learning_rate")
-        self.job.progress.update(step, **{name: values[name] for name in shown})
-        if step % RECORD_EVERY == 0 or step == self.settings.steps:
-            self.job.journal.scalars(step, "train", values)
-            state.seen = [0.0] * 5
-            self.restart()
-
-    def _values(self):
-        """Means over the real tokens since the last record."""
-        loss, entropy, correct, tokens, positions = self.state.seen
-        return {
+        loss, entropy, correct, tokens, positions = state.seen
+        values = {
             "loss": loss / tokens,
             "masked_accuracy": correct / tokens,
             "perplexity": math.exp(min(entropy / tokens, 700.0)),
@@ -140,34 +135,17 @@ class Metrics(StepCallback):
             / (time.perf_counter() - self.started),
             "padding": 1 - tokens / positions,
         }
+        shown = "loss", "target_tokens_per_second", "learning_rate"
+        self.progress.update(state.step, **{name: values[name] for name in shown})
+        if last or state.step % RECORD_EVERY == 0:
+            self.journal.scalars(state.step, "train", values)
+            state.seen = [0.0] * 5
+            self._start_clock()
 
-
-class Validation(StepCallback):
-    """Measures the validation pairs, and stops when they no longer get better.
-
-    Each worker measures all of them, so that all come to the same end.
-
-    Args:
-        job: a `Job`.
-        metrics: the `Metrics`, whose time stands still meanwhile.
-    """
-
-    def __init__(self, job, metrics):
-        super().__init__(job)
-        self.metrics = metrics
-        self.batches = evaluation_batches(
-            job.data.valid_rows,
-            tokens_per_batch=self.settings.tokens_per_batch,
-            max_length=job.model.max_length,
-            fixed_shapes=self.settings.xla,
-        )
-        self.samples = Samples(job.data, job.model, self.settings)
-
-    def on_step(self, step, logs):
-        if step % self.settings.validate_every and step != self.settings.steps:
-            return
+    def _validate(self):
+        """Measures the validation pairs: each worker all, so that all find the same."""
         with self.model.averaged():
-            _, entropy, correct, tokens = self.model.sums_of(self.batches).tolist()
+            _, entropy, correct, tokens = self.model.sums_of(self.valid).tolist()
             texts, bleu = self.samples.translate()
         values = {
             "loss": entropy / tokens,
@@ -176,97 +154,58 @@ class Validation(StepCallback):
         }
         if bleu is not None:
             values["bleu"] = bleu
-        self.job.journal.scalars(step, "validation", values)
-        self.job.journal.texts(step, texts)
-        self._compare(step, values)
-        self.metrics.restart()
+        self.journal.scalars(self.state.step, "validation", values)
+        self.journal.texts(self.state.step, texts)
+        self._compare(values)
+        self._start_clock()
 
-    def _compare(self, step, values):
-        """Keeps the best score, and counts those that are worse."""
+    def _compare(self, values):
+        """Keeps the best score, and stops when none was better for too long."""
         state, by_bleu = self.state, self.settings.metric == "bleu"
         score = values["bleu"] if by_bleu else -values["perplexity"]
         best, finite = state.best_score, math.isfinite(score)
         better = finite and (best is None or score > best)
-        state.score = score if finite else None
+        state.score, state.worse = score if finite else None, state.worse + 1
         if better:
-            state.best_step, state.best_score, state.worse = step, score, 0
+            state.best_step, state.best_score, state.worse = state.step, score, 0
             state.best_perplexity = values["perplexity"]
-        else:
-            state.worse += 1
-        line = f"step {step:,}: validation perplexity {values['perplexity']:.2f}"
+        line = f"step {state.step:,}: validation perplexity {values['perplexity']:.2f}"
         line += f", accuracy {values['masked_accuracy']:.3f}"
         if "bleu" in values:
             line += f", BLEU {values['bleu']:.2f}"
-        if self.job.cluster.chief:
-            say(line + ("" if better or best is None else f" (best {abs(best):.2f})"))
-        self.model.stop_training = out_of_patience(state, self.settings)
+        say(line + ("" if better or best is None else f" (best {abs(best):.2f})"))
+        self.model.stop_training = state.out_of_patience(self.settings)
 
-
-class Checkpoints(StepCallback):
-    """Saves the run after validations, now and then, and when it is told to stop.
-
-    Args:
-        job: a `Job`.
-        metrics: the `Metrics`, which hears of other workers' signals.
-    """
-
-    def __init__(self, job, metrics):
-        super().__init__(job)
-        self.metrics = metrics
-
-    def on_train_batch_begin(self, batch, logs=None):
-        if self.job.cluster.count > 1:
-            self.model.stop_request.assign(self.job.signals.caught or 0)
-
-    def on_step(self, step, logs):
-        every = self.settings.checkpoint_every or self.settings.validate_every
-        validated = step % self.settings.validate_every == 0
-        due = step % every == 0 or validated or step == self.settings.steps
-        caught = self.job.signals.caught
-        if self.job.cluster.count > 1:
-            # The sum of what all have caught; all see it in the same step.
-            caught = self.metrics.stop_request
-            if caught:
-                single = caught % signal.SIGTERM == 0
-                caught = signal.SIGTERM if single else signal.SIGINT
-        if due or caught:
-            self.save()
-        if caught:
-            raise stopped(
-                caught, f"step {step:,} is saved; the same command resumes from there"
-            )
-
-    def save(self):
+    def _save(self):
         """Writes a checkpoint of this step."""
-        job, state = self.job, self.state
-        batches = (state.step - self.began[0]) * self.settings.accumulate
-        state.position = job.batches.after(self.began[1], batches)
-        if not job.cluster.chief:
+        state, model = self.state, self.model
+        batches = (state.step - self.first_step) * self.settings.accumulate
+        state.position = self.batches.after(self.first_position, batches)
+        if not self.cluster.chief:
             return
-        weights = [keras.ops.convert_to_numpy(v) for v in self.model.trainable_weights]
+        weights = map(keras.ops.convert_to_numpy, model.trainable_weights)
         if not all(np.isfinite(weight).all() for weight in weights):
-            raise UserError(
-                f"step {state.step:,}: the weights are not finite: nothing of it is "
-                "saved; begin another run with a lower training.learning_rate"
-            )
-        state.metrics_size = job.journal.size()
-        arrays = self.model.state()
+            raise self._not_finite(state.step, "weights are")
+        state.metrics_size = self.journal.size()
+        arrays = model.state()
         writers = {
-            checkpoints.WEIGHTS: self.model.save_weights,
+            checkpoints.WEIGHTS: model.save_weights,
             checkpoints.ARRAYS: lambda path: np.savez(path, *arrays),
         }
         if self.settings.ema_decay:
             writers[checkpoints.AVERAGED] = self._save_averaged
-        checkpoints.save(job.run, asdict(state), writers, self.settings.keep_last)
+        checkpoints.save(self.run, asdict(state), writers, self.settings.keep_last)
 
     def _save_averaged(self, path):
         with self.model.averaged():
             self.model.save_weights(path)
 
 
-def out_of_patience(state, settings):
-    """Whether validations have been worse for too long."""
-    return bool(settings.patience) and state.worse >= settings.patience
+def stopped(number, what):
+    """The `Stopped` that ends a run which a signal, by its number, has stopped."""
+    if number == signal.SIGTERM:
+        return Stopped(f"stopped by SIGTERM: {what}", PREEMPTED)
+    return Stopped(f"interrupted: {what}", INTERRUPTED)
 
 
 class Samples:
@@ -296,22 +235,15 @@ class Samples:
         )
 
     def translate(self):
-        """Translates all of them.
-
-        Returns:
-            Triples to show: a source, its reference and the translation; and BLEU of
-            all, or None where the settings ask for none.
-        """
+        """Triples to show, (source, reference, translation); BLEU of all, or None."""
         found = {}
         for (source, _), target in self.batches:
             ids = self._decode(tf.constant(source)).numpy()
             found |= zip(target[:, 0].tolist(), ids.tolist(), strict=True)
         texts = self.tokenizer.decode([found[i] for i in range(len(self.pairs))])
         rows = [(*pair, text) for pair, text in zip(self.pairs, texts, strict=True)]
-        bleu = None
-        if self.scored:
-            references = [pair.target for pair in self.pairs]
-            bleu = BLEU().corpus_score(texts, [references]).score
+        references = [pair.target for pair in self.pairs]
+        bleu = BLEU().corpus_score(texts, [references]).score if self.scored else None
         return rows[:SHOWN], bleu
 
 
@@ -328,30 +260,23 @@ class Journal:
     """
 
     def __init__(self, run, size=0):
-        self.file = None
-        if run is None:
-            return
-        self.path = run.metrics_file
-        with self._written():
-            self.file = open(self.path, "a+b")  # noqa: SIM115
-            self.file.seek(0)
-            # Whole lines, should someone have changed the file.
-            self.file.truncate(self.file.read(size).rfind(b"\n") + 1)
-            self.events = tf.summary.create_file_writer(str(run.tensorboard_folder))
+        self.run, self.file = run, None
+        if run is not None:
+            with self._written():
+                self.file = open(run.metrics_file, "a+b")  # noqa: SIM115
+                self.file.seek(0)
+                # Whole lines, should someone have changed the file.
+                self.file.truncate(self.file.read(size).rfind(b"\n") + 1)
+                folder = str(run.tensorboard_folder)
+                self.events = tf.summary.create_file_writer(folder)
 
     def size(self):
         """How many bytes the metrics have."""
         return os.fstat(self.file.fileno()).st_size
 
     def scalars(self, step, split, values):
-        """Writes numbers, as a line of the metrics and as curves.
-
-        Args:
-            step: the step they were measured at.
-            split: "train" or "validation".
-            values: numbers by name; one that is not finite is null in the metrics.
-        """
-        if self.file is None:
+        """Writes numbers, by name: a line, null where one is not finite, and curves."""
+        if self.run is None:
             return
         row = {name: x if math.isfinite(x) else None for name, x in values.items()}
         line = json.dumps({"step": step, "split": split, **row})
@@ -363,13 +288,8 @@ class Journal:
             self.events.flush()
 
     def texts(self, step, rows):
-        """Writes sample translations, as a table for TensorBoard.
-
-        Args:
-            step: the step they were made at.
-            rows: triples of a source, its reference and a translation.
-        """
-        if self.file is None:
+        """Writes sample translations, as a table for TensorBoard."""
+        if self.run is None:
             return
         rows = [["source", "reference", "translation"], ["---"] * 3, *rows]
         rows = [
@@ -392,58 +312,6 @@ class Journal:
         try:
             yield
         except OSError as error:
-            raise UserError(f"{self.path}: {error.strerror}") from None
+            raise UserError(f"{self.run.metrics_file}: {error.strerror}") from None
         except tf.errors.OpError as error:
-            raise UserError(f"{self.path.parent / 'tensorboard'}: {error}") from None
-
-
-class Signals:
-    """SIGTERM and SIGINT wait until the step is done and the state is saved."""
-
-    NUMBERS = signal.SIGTERM, signal.SIGINT
-
-    def __init__(self):
-        self.caught = None
-        self.waits = False
-
-    def __enter__(self):
-        # Python lets only the main thread handle signals.
-        main = threading.current_thread() is threading.main_thread()
-        numbers = self.NUMBERS if main else ()
-        self.before = {number: signal.signal(number, self._catch) for number in numbers}
-        return self
-
-    def __exit__(self, *_):
-        for number, handler in self.before.items():
-            signal.signal(number, handler)
-
-    @contextlib.contextmanager
-    def held(self):
-        """Within it, a signal waits; outside it ends the run at once."""
-        self.waits = True
-        try:
-            yield
-        finally:
-            self.waits = False
-
-    def _catch(self, number, _):
-        if self.waits and self.caught is None:
-            self.caught = number
-        # Some schedulers say it twice; who presses Ctrl-C again means it.
-        elif not (self.waits and number == signal.SIGTERM):
-            raise stopped(number, "the same command resumes from the last checkpoint")
-
-
-def stopped(number, what):
-    """What ends a run that a signal has stopped.
-
-    Args:
-        number: the signal's.
-        what: what becomes of it.
-
-    Returns:
-        A `Stopped`.
-    """
-    if number == signal.SIGTERM:
-        return Stopped(f"stopped by SIGTERM: {what}", PREEMPTED)
-    return Stopped(f"interrupted: {what}", INTERRUPTED)
+            raise UserError(f"{self.run.tensorboard_folder}: {error.message}") from None

@@ -67,14 +67,7 @@ def are_in(run):
 
 
 def list_checkpoints(run):
-    """The checkpoints of a run, the newest first; unreadable ones are left out.
-
-    Args:
-        run: a `Run`.
-
-    Returns:
-        `Checkpoint`s, not yet verified.
-    """
+    """The checkpoints of a run, the newest first; unreadable ones are left out."""
     found = []
     for path in run.checkpoints_folder.glob("step-*"):
         with contextlib.suppress(UserError):
@@ -83,14 +76,7 @@ def list_checkpoints(run):
 
 
 def verify(checkpoint):
-    """Compares a checkpoint's files with what was written.
-
-    Args:
-        checkpoint: a `Checkpoint`.
-
-    Raises:
-        UserError: naming the file that is missing or has changed.
-    """
+    """Compares a checkpoint's files with what was written."""
     for name, digest in checkpoint.state["sha256"].items():
         file = checkpoint.path / name
         try:
@@ -102,17 +88,7 @@ def verify(checkpoint):
 
 
 def newest(run):
-    """The newest checkpoint that is sound; the log names those that are not.
-
-    Args:
-        run: a `Run`.
-
-    Returns:
-        A verified `Checkpoint`, or None where there is none at all.
-
-    Raises:
-        UserError: there are some, and none is sound.
-    """
+    """The newest checkpoint that is sound; the log names those that are not."""
     # By name: one whose state cannot be read has no other step.
     paths = sorted(run.checkpoints_folder.glob("step-*"), reverse=True)
     for path in paths:
@@ -131,18 +107,7 @@ def newest(run):
 
 
 def save(run, state, writers, keep_last):
-    """Writes a checkpoint, gives its weights their names, and removes old ones.
-
-    Args:
-        run: a `Run`.
-        state: what JSON can hold, with ``step`` and ``best_step``.
-        writers: functions that write a file each, by the file's name.
-        keep_last: how many of the newest checkpoints stay.
-
-    Raises:
-        UserError: it cannot be written: the disk is full, say. What was there before
-            stays.
-    """
+    """Writes a checkpoint, gives its weights their names, and removes old ones."""
     step = state["step"]
     path = run.checkpoints_folder / f"step-{step:08d}"
     part = path.with_name(f".part-{path.name}")
@@ -180,23 +145,14 @@ def save(run, state, writers, keep_last):
 
 
 def publish(run, checkpoint):
-    """Gives a checkpoint's weights the names under which a run's are found.
-
-    Args:
-        run: a `Run`.
-        checkpoint: a verified `Checkpoint`.
-    """
+    """Gives a checkpoint's weights the names under which a run's are found."""
     _link(checkpoint.weights_file, run.weights_file("last"))
     if checkpoint.state["best_step"] == checkpoint.step:
         _link(checkpoint.validated_file, run.weights_file("best"))
 
 
 def remove_parts(run):
-    """Removes what a run that was killed left half-written.
-
-    Args:
-        run: a `Run`.
-    """
+    """Removes what a run that was killed left half-written."""
     for part in run.checkpoints_folder.glob(".part-*"):
         shutil.rmtree(part, ignore_errors=True)
 

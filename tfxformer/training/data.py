@@ -6,12 +6,13 @@ import math
 import time
 from typing import NamedTuple
 
-from tfxformer import corpora, fine_tuning
+from tfxformer import corpora
 from tfxformer.batches import TokenFile, pairs_digest, write_tokens
 from tfxformer.corpora.pair import Pair
 from tfxformer.corpora.splitting import hold_out
 from tfxformer.errors import UserError
 from tfxformer.tokenizer import Tokenizer
+from tfxformer.training import fine_tuning
 
 log = logging.getLogger("tfxformer")
 
@@ -33,14 +34,7 @@ class Data(NamedTuple):
 
 
 def check_sources(config):
-    """Makes sure that all sources are there, without reading them.
-
-    Args:
-        config: a `Config`.
-
-    Raises:
-        UserError: naming the one that is not.
-    """
+    """Makes sure that all sources are there, without reading them."""
     if not config.data.sources:
         raise UserError("data.sources is empty: name where sentence pairs come from")
     for source in _named(config):
@@ -52,17 +46,6 @@ def load_data(config, run, begun=False):
 
     Token ids and validation pairs stay in the run folder. As long as neither settings
     nor files change, nothing is read again.
-
-    Args:
-        config: a `Config`.
-        run: the `Run`.
-        begun: whether the run has checkpoints, whose vocabulary must stay.
-
-    Returns:
-        `Data`.
-
-    Raises:
-        UserError: a source cannot be read, or nothing is left of one.
     """
     made_of = _made_of(config)
     if run.tokens_folder.exists() and run.tokenizer_file.exists():
@@ -104,34 +87,14 @@ def load_data(config, run, begun=False):
 
 
 def open_data(run):
-    """What `load_data` has left in the run folder.
-
-    Args:
-        run: the `Run`.
-
-    Returns:
-        `Data`.
-
-    Raises:
-        UserError: it is not there, or damaged.
-    """
+    """What `load_data` has left in the run folder."""
     tokenizer, tokens = run.tokenizer(), TokenFile(run.tokens_folder)
     valid = [Pair(*pair) for pair in tokens.about["valid"]]
     return Data(tokenizer, tokens, valid, _encoded(valid, tokenizer))
 
 
 def read_pairs(config):
-    """Reads, cleans and splits the corpora that the settings name.
-
-    Args:
-        config: a `Config`.
-
-    Returns:
-        For each source an iterable of `Pair`s; and a list of those to validate on.
-
-    Raises:
-        UserError: a source cannot be read, or nothing is left of it.
-    """
+    """Reads, cleans and splits the corpora that the settings name."""
     data = config.data
     names = "data_dir", "columns", "encoding"
     options = {name: getattr(data, name) for name in names}

@@ -17,17 +17,11 @@ from tfxformer.quiet import quiet_stderr
 
 
 class Cluster(NamedTuple):
-    """The processes that train together; often it is this one alone.
+    """The processes that train together; often it is this one alone."""
 
-    Attributes:
-        strategy: a `tf.distribute.Strategy`.
-        number: which of the processes this is; 0 is the chief.
-        count: how many there are.
-    """
-
-    strategy: Any
-    number: int = 0
-    count: int = 1
+    strategy: Any  # a `tf.distribute.Strategy`
+    number: int = 0  # of this process; 0 is the chief
+    count: int = 1  # of processes
 
     @property
     def chief(self):
@@ -42,17 +36,7 @@ class Cluster(NamedTuple):
         return where + (f" of {self.count} processes" if self.count > 1 else "")
 
     def in_turn(self, do):
-        """Does something in the chief, and then in the others; all end if one fails.
-
-        Args:
-            do: a function without arguments.
-
-        Returns:
-            What it returns here.
-
-        Raises:
-            UserError: it does so here, or in another process.
-        """
+        """Calls a function in the chief, then in the others; all end if one fails."""
         found = failure = None
         for turn in (True, False)[: self.count]:
             if self.chief == turn:
@@ -79,11 +63,7 @@ class Cluster(NamedTuple):
 
     @contextlib.contextmanager
     def watched(self):
-        """Within it, only the chief speaks, and the loss of a process is one error.
-
-        Raises:
-            UserError: another process has ended.
-        """
+        """Within it, only the chief speaks, and the loss of a process is one error."""
         was_quiet, console.quiet = console.quiet, not self.chief
         try:
             yield

@@ -37,11 +37,7 @@ class TrainingTransformer(Transformer):
     """
 
     def prepare(self, settings):
-        """Compiles it, built, in the scope of the strategy that is to train it.
-
-        Args:
-            settings: a `TrainingConfig`.
-        """
+        """Compiles it, built, in the scope of the strategy that is to train it."""
         self.label_smoothing = settings.label_smoothing
         self.stop_request = tf.Variable(0.0, trainable=False)
         optimizer = make_optimizer(settings, self.config["d_model"])
@@ -86,24 +82,13 @@ class TrainingTransformer(Transformer):
         return ops.stack([*sums])
 
     def sums_of(self, batches):
-        """Measures batches without dropout and label smoothing, on this worker alone.
-
-        Args:
-            batches: ``((source, target_in), target_out)``, NumPy arrays.
-
-        Returns:
-            Floats: the loss twice, the correct tokens and the tokens.
-        """
+        """The sums of batches, NumPy arrays, without dropout, on this worker alone."""
         batches = (tf.nest.map_structure(tf.constant, batch) for batch in batches)
         return np.sum([self._evaluate(batch).numpy() for batch in batches], axis=0)
 
     @contextlib.contextmanager
     def averaged(self):
-        """Within it, the weights are their moving averages where the optimizer has any.
-
-        Yields:
-            None.
-        """
+        """Within it, the weights are their moving averages, if there are any."""
         if not _inner(self.optimizer).use_ema:
             yield
             return
@@ -134,22 +119,11 @@ class TrainingTransformer(Transformer):
             self.optimizer = optimizer
 
     def state(self):
-        """All that a step changes but the weights.
-
-        Returns:
-            Arrays: of the optimizer, and of the dropout layers' random generators.
-        """
+        """All that a step changes but the weights."""
         return [ops.convert_to_numpy(variable) for variable in self._state_variables()]
 
     def restore(self, state):
-        """Takes what `state` returned.
-
-        Args:
-            state: arrays.
-
-        Raises:
-            ValueError: they are of another model or another optimizer.
-        """
+        """Takes what `state` returned."""
         variables = self._state_variables()
         shapes = [tuple(variable.shape) for variable in variables]
         if shapes != [np.shape(array) for array in state]:
@@ -169,19 +143,6 @@ def make_optimizer(settings, d_model):
 
     Muon makes each step of a matrix orthogonal, so that all its directions move alike;
     embeddings, biases and norms keep Adam. A step takes longer and learns more.
-
-    Args:
-        settings: a `TrainingConfig`.
-        d_model: the model's width, for the schedule.
-
-    Returns:
-        A Keras optimizer with the settings' clipping, accumulation and moving average
-        of weights. Several devices clip each its own gradient, as Keras does.
-
-    Example:
-        >>> from tfxformer.config import load_config
-        >>> make_optimizer(load_config("tiny").training, 128).global_clipnorm
-        1.0
     """
     options = {
         "learning_rate": make_schedule(settings, d_model),

@@ -2,29 +2,21 @@
 
 import contextlib
 import logging
+import signal
+import threading
 from pathlib import Path
 
 import keras
 
-from tfxformer import fine_tuning
 from tfxformer.batches import TrainingBatches
 from tfxformer.console import Progress
 from tfxformer.errors import UserError
 from tfxformer.outputs import make_folder, remove_folder
-from tfxformer.run import Run, build_model, load_weights
-from tfxformer.training import checkpoints
-from tfxformer.training.callbacks import (
-    Checkpoints,
-    Job,
-    Journal,
-    Metrics,
-    Signals,
-    State,
-    Validation,
-    out_of_patience,
-)
+from tfxformer.training import checkpoints, fine_tuning
+from tfxformer.training.callbacks import Journal, RunCallback, State, stopped
 from tfxformer.training.data import check_sources, load_data, open_data
 from tfxformer.training.distribution import join
+from tfxformer.training.run import Run, build_model, load_weights
 from tfxformer.training.step import TrainingTransformer
 
 log = logging.getLogger("tfxformer")
@@ -65,7 +57,7 @@ def train(config, out):
     with contextlib.ExitStack() as stack:
         stack.enter_context(cluster.watched())
         _check_devices(config, cluster)
-        signals = stack.enter_context(Signals())
+        signals = stack.enter_context(_Signals())
         data = cluster.in_turn(lambda: _prepare(config, run, cluster, stack))
         keras.utils.set_random_seed(config.training.seed)
         with cluster.strategy.scope():
@@ -188,7 +180,8 @@ def _resume(config, run, data, model, cluster):
             path = fine_tuning.set_weights(model, name)
             log.info("beginning with the best weights of %s", path)
         return State(data=data.digests())
-    state = State.of(checkpoint.state)
+    known = checkpoint.state.items()
+    state = State(**{name: x for name, x in known if name in State.__annotations__})
     _check_data(config, run, data.digests(), state.data)
     load_weights(model, checkpoint.weights_file)
     try:
@@ -222,7 +215,7 @@ def _fit(config, run, data, model, state, cluster, signals):
     if state.step >= settings.steps:
         log.info("the run has its %s steps already", f"{state.step:,}")
         return
-    if not out_of_patience(state, settings):
+    if not state.out_of_patience(settings):
         batches = TrainingBatches(
             data.tokens,
             tokens_per_batch=settings.tokens_per_batch,
@@ -234,25 +227,20 @@ def _fit(config, run, data, model, state, cluster, signals):
             fixed_shapes=settings.xla,
         )
         journal = Journal(run if cluster.chief else None, state.metrics_size)
+        watched = run, settings, data, batches, state, cluster, signals, journal
         with (
             contextlib.closing(journal),
             Progress("training", settings.steps, state.step) as progress,
             signals.held(),
         ):
-            job = Job(
-                run, config, data, model, batches, state, cluster, signals, progress,
-                journal,
-            )  # fmt: skip
-            metrics = Metrics(job)
-            after = Validation(job, metrics), Checkpoints(job, metrics)
             model.fit(
                 batches.dataset(state.position),
                 steps_per_epoch=(settings.steps - state.step) * settings.accumulate,
                 shuffle=False,  # the batches are
                 verbose=0,
-                callbacks=[metrics, *after],
+                callbacks=[RunCallback(*watched, progress)],
             )
-    if out_of_patience(state, settings):
+    if state.out_of_patience(settings):
         log.info(
             "stopping: %s validations in a row did not better the %s",
             state.worse,
@@ -263,3 +251,38 @@ def _fit(config, run, data, model, state, cluster, signals):
         found = state.best_perplexity
         best = f"best perplexity {found:.2f} in step {state.best_step:,}"
     log.info("done: step %s, %s", f"{state.step:,}", best)
+
+
+class _Signals:
+    """SIGTERM and SIGINT wait until the step is done and the state is saved."""
+
+    def __init__(self):
+        self.caught = None
+        self.waits = False
+
+    def __enter__(self):
+        # Python lets only the main thread handle signals.
+        main = threading.current_thread() is threading.main_thread()
+        numbers = (signal.SIGTERM, signal.SIGINT) if main else ()
+        self.before = {number: signal.signal(number, self._catch) for number in numbers}
+        return self
+
+    def __exit__(self, *_):
+        for number, handler in self.before.items():
+            signal.signal(number, handler)
+
+    @contextlib.contextmanager
+    def held(self):
+        """Within it, a signal waits; outside it ends the run at once."""
+        self.waits = True
+        try:
+            yield
+        finally:
+            self.waits = False
+
+    def _catch(self, number, _):
+        if self.waits and self.caught is None:
+            self.caught = number
+        # Some schedulers say it twice; who presses Ctrl-C again means it.
+        elif not (self.waits and number == signal.SIGTERM):
+            raise stopped(number, "the same command resumes from the last checkpoint")

@@ -5,13 +5,12 @@ import shutil
 import pytest
 from numpy.testing import assert_array_equal
 
-from tfxformer import fine_tuning
 from tfxformer.errors import UserError
 from tfxformer.exporting.metadata import read_metadata
 from tfxformer.exporting.repository import shipped_model
 from tfxformer.exporting.weights import read_export, read_vocabulary
-from tfxformer.run import Run
-from tfxformer.training import trainer
+from tfxformer.training import fine_tuning, trainer
+from tfxformer.training.run import Run
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""A run folder: all that it takes to use a trained model again, or to go on."""
+"""A run folder: all that it takes to use a trained model again, or to resume."""
 
 import contextlib
 import fcntl
@@ -21,23 +21,33 @@ CHECKPOINTS = ("best", "last")
 
 @dataclass(frozen=True)
 class Run:
-    """The files of a run folder.
-
-    ``config.yaml`` (settings), ``tokenizer.model`` (SentencePiece),
-    ``best.weights.h5`` and ``last.weights.h5`` (Keras weights), ``checkpoints/`` (all
-    it takes to resume),
-    ``metrics.jsonl`` (a line each time something was measured), ``tensorboard/``, and
-    ``tokens/`` (the pairs as token ids).
+    """The files of a run folder, each a path.
 
     Args:
         path: the folder.
 
+    Attributes:
+        config_file: the settings, YAML.
+        tokenizer_file: the SentencePiece model.
+        checkpoints_folder: a folder for each checkpoint: all it takes to resume.
+        tokens_folder: the pairs it trains on, as token ids.
+        metrics_file: what was measured, a JSON object a line.
+        tensorboard_folder: the same for TensorBoard.
+
     Example:
-        >>> Run(Path("runs/mine")).weights_file("best").as_posix()
-        'runs/mine/best.weights.h5'
+        >>> run = Run(Path("runs/mine"))
+        >>> run.config_file.as_posix(), run.weights_file("best").as_posix()
+        ('runs/mine/config.yaml', 'runs/mine/best.weights.h5')
     """
 
     path: Path
+
+    config_file = property(lambda self: self.path / "config.yaml")
+    tokenizer_file = property(lambda self: self.path / "tokenizer.model")
+    checkpoints_folder = property(lambda self: self.path / "checkpoints")
+    tokens_folder = property(lambda self: self.path / "tokens")
+    metrics_file = property(lambda self: self.path / "metrics.jsonl")
+    tensorboard_folder = property(lambda self: self.path / "tensorboard")
 
     @classmethod
     def open(cls, path):
@@ -50,7 +60,7 @@ class Run:
             A `Run`.
 
         Raises:
-            UserError: when it is not, or is no run folder.
+            UserError: it is not there, or is no run folder.
         """
         run = cls(Path(path))
         if not run.path.is_dir():
@@ -60,71 +70,20 @@ class Run:
                 raise UserError(f"{path}: not a run folder, {file.name} is missing")
         return run
 
-    @property
-    def config_file(self):
-        """The settings, YAML."""
-        return self.path / "config.yaml"
-
-    @property
-    def tokenizer_file(self):
-        """The SentencePiece model."""
-        return self.path / "tokenizer.model"
-
-    @property
-    def checkpoints_folder(self):
-        """A folder for each checkpoint."""
-        return self.path / "checkpoints"
-
-    @property
-    def tokens_folder(self):
-        """The pairs it trains on, as token ids."""
-        return self.path / "tokens"
-
-    @property
-    def metrics_file(self):
-        """What was measured, a JSON object a line."""
-        return self.path / "metrics.jsonl"
-
-    @property
-    def tensorboard_folder(self):
-        """The same for TensorBoard."""
-        return self.path / "tensorboard"
-
     def weights_file(self, name):
-        """Where the weights of a checkpoint are, or would be.
-
-        Args:
-            name: one of `CHECKPOINTS`.
-
-        Returns:
-            A path.
-        """
+        """Where the Keras weights of one of `CHECKPOINTS`, by name, are or will be."""
         return self.path / f"{name}.weights.h5"
 
     def config(self):
-        """The settings the run was started with.
-
-        Returns:
-            A `Config`.
-
-        Raises:
-            UserError: when they cannot be read.
-        """
+        """The `Config` the run was started with."""
         return load_config(file=self.config_file)
 
     def tokenizer(self):
-        """The run's tokenizer.
-
-        Returns:
-            A `Tokenizer`.
-
-        Raises:
-            UserError: when it cannot be read.
-        """
+        """The run's `Tokenizer`."""
         return Tokenizer.load(self.tokenizer_file)
 
     def load(self, checkpoint="best"):
-        """What was trained: the tokenizer, and the model without its optimiser.
+        """What was trained.
 
         Args:
             checkpoint: one of `CHECKPOINTS`.
@@ -133,41 +92,15 @@ class Run:
             A `Tokenizer` and a `Transformer`.
 
         Raises:
-            UserError: when there is no such checkpoint, or it is of another model.
+            UserError: there is no such checkpoint, or it is of another model.
         """
-        tokenizer = self.tokenizer()
-        return tokenizer, self.load_model(tokenizer.vocab_size, checkpoint)
-
-    def load_model(self, vocab_size, checkpoint="best"):
-        """The model alone; see `load`.
-
-        Args:
-            vocab_size: the size of the run's vocabulary.
-            checkpoint: one of `CHECKPOINTS`.
-
-        Returns:
-            A `Transformer`.
-
-        Raises:
-            UserError: as `load`.
-        """
-        file = self.trained_weights(checkpoint)
-        model = build_model(self.config(), vocab_size)
+        tokenizer, file = self.tokenizer(), self.trained_weights(checkpoint)
+        model = build_model(self.config(), tokenizer.vocab_size)
         load_weights(model, file)
-        return model
+        return tokenizer, model
 
     def trained_weights(self, checkpoint="best"):
-        """The file of one of `CHECKPOINTS`, which is there.
-
-        Args:
-            checkpoint: one of `CHECKPOINTS`.
-
-        Returns:
-            A path.
-
-        Raises:
-            UserError: when it is not.
-        """
+        """The file of one of `CHECKPOINTS`, or an error where it is not there."""
         if checkpoint not in CHECKPOINTS:
             known = ", ".join(CHECKPOINTS)
             raise UserError(f"checkpoint {checkpoint!r}: there are {known}")
@@ -182,11 +115,8 @@ class Run:
 
         The lock goes with the process, however that ends.
 
-        Yields:
-            None.
-
         Raises:
-            UserError: when another one does.
+            UserError: another process does.
         """
         file = self.path / ".lock"
         try:
@@ -204,11 +134,8 @@ class Run:
                     "use another folder"
                 ) from None
             except OSError as error:
-                log.warning(
-                    "%s: cannot be locked (%s): start no second training in it",
-                    self.path,
-                    error.strerror,
-                )
+                text = "%s: cannot be locked (%s): start no second training in it"
+                log.warning(text, self.path, error.strerror)
             # Only for the message above: a full disk is no reason to stop here.
             with contextlib.suppress(OSError):
                 os.ftruncate(opened.fileno(), 0)
@@ -237,13 +164,11 @@ def build_model(config, vocab_size, precision="float32", model_class=None):
     """
     from tfxformer.model import Transformer
 
-    settings = config.to_dict()["model"]
-    policy = precision if precision == "float32" else f"mixed_{precision}"
     model = (model_class or Transformer)(
         input_vocab_size=vocab_size,
         target_vocab_size=vocab_size,
-        dtype=policy,
-        **settings,
+        dtype=precision if precision == "float32" else f"mixed_{precision}",
+        **config.to_dict()["model"],
     )
     model.build()
     return model
@@ -257,7 +182,7 @@ def load_weights(model, file):
         file: a ``.weights.h5`` file.
 
     Raises:
-        UserError: when the file is damaged or of another model.
+        UserError: the file is damaged or of another model.
 
     Example:
         >>> config = load_config("tiny", overrides=["model.num_layers=1"])
@@ -283,11 +208,10 @@ def measurements(path):
 
     Returns:
         A list of dicts, each with ``step``, ``split`` ("train" or "validation") and
-        values by name, such as ``loss``. A line that holds no such dict, as one that
-        a killed run has begun, is left out.
+        values by name, such as ``loss``. Lines that hold no such dict are left out.
 
     Raises:
-        UserError: when the folder has none, or they cannot be read.
+        UserError: the folder has none, or they cannot be read.
 
     Example:
         >>> measurements("nowhere")
@@ -295,12 +219,11 @@ def measurements(path):
         ...
         tfxformer.errors.UserError: nowhere/metrics.jsonl: No such file ...
     """
-    file = Path(path) / "metrics.jsonl"
+    file, rows = Run(Path(path)).metrics_file, []
     try:
         lines = file.read_bytes().split(b"\n")
     except OSError as error:
         raise UserError(f"{file}: {error.strerror}: give a run folder") from None
-    rows = []
     for line in lines:
         # Not JSON, not UTF-8, or of more brackets or digits than Python reads.
         with contextlib.suppress(ValueError, RecursionError):

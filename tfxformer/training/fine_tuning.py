@@ -1,4 +1,9 @@
-"""What training may begin with: another run, or an exported model."""
+"""What training may begin with: another run, or an exported model.
+
+A name is the path of a run folder, of a version of an exported model, or of a model's
+versions (the newest is taken); or ``pt_en``, the model that comes with the package,
+unless there is a path of that name.
+"""
 
 from pathlib import Path
 
@@ -6,23 +11,12 @@ from tfxformer.config import ModelConfig
 from tfxformer.errors import UserError
 from tfxformer.exporting.metadata import read_metadata
 from tfxformer.exporting.repository import SHIPPED, find_model
-from tfxformer.run import Run, load_weights
 from tfxformer.tokenizer import Tokenizer
+from tfxformer.training.run import Run, load_weights
 
 
 def find(name):
-    """The folder that a name means.
-
-    Args:
-        name: the path of a run folder, of a version of an exported model, or of a
-            model's versions (the newest is taken); or ``pt_en``, the model that
-            comes with the package, unless there is a path of that name.
-
-    Returns:
-        The path of a run folder, or of a version of an exported model.
-
-    Raises:
-        UserError: when there is neither.
+    """The path of a run folder or of a version of an exported model, by its name.
 
     Example:
         >>> find("pt_en").parent.name
@@ -36,17 +30,7 @@ def find(name):
 
 
 def settings(name):
-    """The settings that training takes over.
-
-    Args:
-        name: as `find` takes it.
-
-    Returns:
-        A dictionary of a dictionary for each section of settings: ``model`` and
-        ``tokenizer``.
-
-    Raises:
-        UserError: when they cannot be read, or no settings describe its model.
+    """The settings that training takes over, by section: ``model`` and ``tokenizer``.
 
     Example:
         >>> settings("pt_en")["tokenizer"]
@@ -66,10 +50,7 @@ def settings(name):
 
 
 def check(config):
-    """Refuses to begin with a model that is built otherwise, or has no weights.
-
-    Args:
-        config: the `Config` of the new run, with ``training.init_from``.
+    """Refuses a `Config` whose ``training.init_from`` is built otherwise.
 
     Raises:
         UserError: naming the setting that differs.
@@ -104,16 +85,7 @@ def check(config):
 
 
 def tokenizer(name):
-    """The tokenizer that training takes over.
-
-    Args:
-        name: as `find` takes it.
-
-    Returns:
-        A `Tokenizer`.
-
-    Raises:
-        UserError: when it cannot be read.
+    """The `Tokenizer` that training takes over, by the model's name.
 
     Example:
         >>> tokenizer("pt_en").vocab_size
@@ -128,28 +100,7 @@ def tokenizer(name):
 
 
 def set_weights(model, name):
-    """Gives a model the best weights of a run, or those of an exported model.
-
-    Args:
-        model: a built `Transformer`.
-        name: as `find` takes it.
-
-    Returns:
-        The path that they came from.
-
-    Raises:
-        UserError: when they cannot be read, or are of another model.
-
-    Example:
-        >>> from tfxformer.config import load_config
-        >>> import json
-        >>> from tfxformer.run import build_model
-        >>> model = settings("pt_en")["model"]
-        >>> given = [f"model.{key}={json.dumps(x)}" for key, x in model.items()]
-        >>> model = build_model(load_config(overrides=given), vocab_size=8000)
-        >>> set_weights(model, "pt_en").parent.name
-        'pt_en'
-    """
+    """Gives a built `Transformer` the weights that a name means; returns their path."""
     path = find(name)
     if not _is_export(path):
         load_weights(model, Run(path).weights_file("best"))
