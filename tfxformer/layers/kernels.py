@@ -50,7 +50,8 @@ def few_rows_softmax(x):
 
 def _has_few_rows(x):
     """Whether it is a step of decoding: a position, or a beam's hypotheses."""
-    return x.shape[-2] is not None and x.shape[-2] <= FEW_ROWS
+    rows, empty = x.shape[-2], 0 in x.shape  # Keras finds no maximum of nothing
+    return rows is not None and rows <= FEW_ROWS and not empty
 
 
 def take_rows(x, rows):
