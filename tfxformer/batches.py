@@ -29,16 +29,7 @@ CHUNK, PREFETCH = 2_000, 8
 _PAIRS, _ORDER = range(2)
 
 
-def make_batches(
-    pairs,
-    tokenizer,
-    *,
-    tokens_per_batch=4096,
-    max_length=128,
-    seed=0,
-    repeat=False,
-    folder=None,
-):
+def make_batches(pairs, tokenizer, *, tokens_per_batch=4096, max_length=128, seed=0):
     """Makes the dataset that `Transformer.fit` trains on.
 
     A pass over the dataset has as many batches as bring all pairs once. They come in
@@ -52,8 +43,6 @@ def make_batches(
         max_length: the most positions of a source or a target. Longer pairs are left
             out.
         seed: an integer that settles the order.
-        repeat: whether the dataset never ends; then give `fit` ``steps_per_epoch``.
-        folder: where to keep the file of token ids; None for a temporary folder.
 
     Returns:
         A `tf.data.Dataset` of ``((source, target_in), target_out)``: int32 ids
@@ -76,16 +65,14 @@ def make_batches(
         Train on it with ``transformer.compile(optimizer, masked_loss)`` and then
         ``transformer.fit(dataset, epochs=10)``.
     """
-    temporary = None if folder else tempfile.TemporaryDirectory()
-    tokens = write_tokens(folder or temporary.name, [pairs], tokenizer, max_length)
+    temporary = tempfile.TemporaryDirectory()
+    tokens = write_tokens(temporary.name, [pairs], tokenizer, max_length)
     if not len(tokens):
         raise UserError(f"no pair has at most {max_length - 1} tokens on either side")
     batches = TrainingBatches(
         tokens, tokens_per_batch=tokens_per_batch, max_length=max_length, seed=seed
     )
     batches.temporary = temporary  # it stays as long as the dataset does
-    if repeat:
-        return batches.dataset()
     passes, size = itertools.count(), batches.batches_per_epoch()
 
     def one_pass():
@@ -108,8 +95,8 @@ class TokenFile:
         folder: where `write_tokens` wrote it.
 
     Attributes:
-        sources: for each source of pairs a dict: ``pairs`` (how many there are),
-            ``too_long`` (how many were left out), and ``digest`` (of its text).
+        sources: for each source a dict: ``pairs`` and ``too_long`` (how many there
+            are, and were left out), and ``digest`` (of its text).
         about: what `write_tokens` was told to keep beside the ids.
         lengths: tokens of each source and target, uint16 ``(pairs, 2)``.
 
@@ -146,14 +133,7 @@ class TokenFile:
         return len(self.lengths)
 
     def rows(self, numbers):
-        """Some pairs, whose ids are read when they are asked for.
-
-        Args:
-            numbers: integers below ``len(self)``, of all sources one after the other.
-
-        Returns:
-            `_Rows`.
-        """
+        """The `_Rows` of pairs by number, whose ids are read when they are used."""
         lengths = self.lengths[numbers].astype(np.int64)
         starts = self._ends[numbers] - lengths.sum(axis=1)
         starts = np.stack([starts, starts + lengths[:, 0]], axis=1)
@@ -180,13 +160,7 @@ def write_tokens(folder, sources, tokenizer, max_length, about=None):
         UserError: the files cannot be written.
 
     Example:
-        >>> import tempfile
-        >>> from tfxformer import Tokenizer
-        >>> tokenizer = Tokenizer.train(["o gato", "the cat"] * 50, vocab_size=300)
-        >>> folder = tempfile.mkdtemp() + "/tokens"
-        >>> tokens = write_tokens(folder, [[("gato", "cat")]], tokenizer, 64)
-        >>> len(tokens), tokens.sources[0]["too_long"]
-        (1, 0)
+        See `TrainingBatches`.
     """
     folder = Path(folder)
     dtype = "uint16" if tokenizer.vocab_size <= 2**16 else "uint32"
@@ -210,13 +184,7 @@ def write_tokens(folder, sources, tokenizer, max_length, about=None):
 
 
 def pairs_digest(pairs):
-    """Tells lists of pairs apart.
-
-    Args:
-        pairs: an iterable of (source, target) strings.
-
-    Returns:
-        A hexadecimal string.
+    """A hexadecimal string that tells iterables of pairs apart.
 
     Example:
         >>> pairs_digest([("a", "b")]) == pairs_digest([("ab", "")])
@@ -316,36 +284,17 @@ class TrainingBatches:
             self._rates = _rates(sizes, weights, most, tokens_per_batch // 2)
 
     def batches_per_epoch(self):
-        """How many batches bring all pairs of all sources at least once.
-
-        Returns:
-            Those of the first epoch; it is planned to count them.
-        """
+        """How many batches bring all pairs at least once, in the first epoch's plan."""
         rates = zip(self._sizes, self._rates, strict=True)
         blocks = max(-(-size // rate) for size, rate in rates if rate)
         return sum(len(self._plan(block)[1]) for block in range(blocks))
 
     def dataset(self, position=None):
-        """The endless `tf.data.Dataset` of batches from a position on.
-
-        Args:
-            position: a dict that `after` gave; None for the beginning.
-
-        Returns:
-            A dataset as `make_batches` describes it.
-        """
+        """The endless `tf.data.Dataset` from a position, or from the beginning, on."""
         return _dataset(lambda: self.generate(position))
 
     def after(self, position, count):
-        """The position some batches later; they must have come out of the dataset.
-
-        Args:
-            position: where the dataset began.
-            count: how many batches.
-
-        Returns:
-            A dict of integers, ``block`` and ``batch``.
-        """
+        """The position ``count`` batches later, once the dataset has brought them."""
         block, batch = _place(position)
         batch += count
         while batch >= self._counts.get(block, batch + 1):
@@ -354,14 +303,7 @@ class TrainingBatches:
         return {"block": block, "batch": batch}
 
     def generate(self, position=None):
-        """The batches from a position on, without end, as NumPy arrays.
-
-        Args:
-            position: see `dataset`.
-
-        Yields:
-            ``((source, target_in), target_out)``.
-        """
+        """The same as `dataset`, as a generator of NumPy arrays."""
         start, first = _place(position)
         for block in itertools.count(start):
             rows, cuts = self._plan(block)
@@ -415,15 +357,12 @@ def evaluation_batches(rows, *, tokens_per_batch, max_length, fixed_shapes=False
 
     Args:
         rows: a list of the ids of each source and target.
-        tokens_per_batch: the most positions that a batch has on either side; a pair
-            that is longer is a batch of its own.
-        max_length: the most positions of a source or a target; longer pairs are
-            left out.
-        fixed_shapes: see `TrainingBatches`.
+        tokens_per_batch: as for `TrainingBatches`.
+        max_length: as for `TrainingBatches`; longer pairs are left out.
+        fixed_shapes: as for `TrainingBatches`.
 
     Returns:
-        A list of ``((source, target_in), target_out)`` like those to train on, as
-        NumPy arrays.
+        A list of ``((source, target_in), target_out)``, NumPy arrays.
 
     Example:
         >>> rows = [([10, 11], [20]), ([12], [])]
