@@ -183,31 +183,11 @@ def write_tokens(folder, sources, tokenizer, max_length, about=None):
     return TokenFile(folder)
 
 
-def pairs_digest(pairs):
-    """A hexadecimal string that tells iterables of pairs apart.
-
-    Example:
-        >>> pairs_digest([("a", "b")]) == pairs_digest([("ab", "")])
-        False
-    """
-    digest = hashlib.sha256()
-    for pair in pairs:
-        _add_to(digest, *pair)
-    return digest.hexdigest()
-
-
-def _add_to(digest, source, target):
-    # With the lengths before them, so that no text can pass for another's end.
-    text = f"{len(source)} {len(target)} {source}{target}"
-    digest.update(text.encode("utf-8", "surrogatepass"))
-
-
 def _write_source(ids, lengths, dtype, pairs, tokenizer, max_length):
     """Appends one source's pairs to the open files; what `TokenFile.sources` says."""
     kept, seen, digest, pairs = 0, 0, hashlib.sha256(), iter(pairs)
     while chunk := list(itertools.islice(pairs, CHUNK)):
-        for pair in chunk:
-            _add_to(digest, *pair)
+        digest.update(json.dumps(chunk).encode())
         encoded = (tokenizer.encode([pair[i] for pair in chunk]) for i in (0, 1))
         rows = [
             row for row in zip(*encoded, strict=True) if max(map(len, row)) < max_length
