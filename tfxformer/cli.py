@@ -397,7 +397,8 @@ def export(
     given += ["--precision"] if precision != "float32" else []
     if format == "ctranslate2" and given:
         raise UserError(
-            f"{', '.join(given)}: CTranslate2 takes its options when it runs the model"
+            f"{', '.join(given)}: not with --format ctranslate2: CTranslate2 takes its "
+            "options when it runs the model"
         )
     start_tensorflow()
     if format == "ctranslate2":
