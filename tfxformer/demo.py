@@ -190,23 +190,26 @@ def page(translator, source="Source", target="Target", model=""):
 
     def translate(text, kind):
         # An answer begins with an empty page: nothing of another text stays.
-        yield dict.fromkeys(outputs) | {translation: "", status: ""}
+        shown = dict.fromkeys(outputs) | {translation: "", status: ""}
+        yield shown
         try:
             for answer in answers(translator, text):
                 if "maps" not in answer:
-                    yield {parts[name]: value for name, value in answer.items()}
+                    shown |= {parts[name]: value for name, value in answer.items()}
+                    yield shown
         except UserError as error:
             raise gr.Error(str(error), duration=None, print_exception=False) from None
         maps = answer["maps"]
-        yield {attention: frame(maps, kind)}
+        shown |= {attention: frame(maps, kind)}
         padding, ahead = masks(maps)
-        yield {padding_picture: padding, ahead_picture: ahead}
+        shown |= {padding_picture: padding, ahead_picture: ahead}
         if embedding.use_positions:
             encoding = embedding.encodings(len(maps.source_tokens))
-            yield {
+            shown |= {
                 positions: draw_positions(encoding),
                 similarity: draw_positions(encoding, "similarity"),
             }
+        yield shown  # all at once: Gradio drops earlier updates of tabs not yet seen
 
     def look(sentence, kind):
         return frame(attention_maps(translator, sentence), kind) if sentence else None
