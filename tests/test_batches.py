@@ -23,7 +23,7 @@ SMALL = {"tokens_per_batch": 1024, "max_length": 64}
 
 
 class Numbers:
-    """A tokenizer of texts that are ids; a draw says each id as often as it is told."""
+    """A tokenizer of texts that are ids; a sample repeats each id ``times`` times."""
 
     vocab_size, times = 5000, 2
 

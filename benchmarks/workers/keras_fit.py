@@ -15,7 +15,7 @@ def serve(model, batches, *packages):
     Args:
         model: a compiled Keras model that takes ``(source, target_in)``.
         batches: as `worker.read_batches` gives them; they come over and over.
-        *packages: their versions are told to the driver.
+        *packages: names of packages; the driver gets their versions.
     """
     endless = itertools.cycle(batches)
 

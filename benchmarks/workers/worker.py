@@ -29,7 +29,7 @@ def serve(work, packages, finish=lambda found: found):
 
     Args:
         work: a function from a request's values to what it finds: this is timed.
-        packages: their versions are told to the driver.
+        packages: names of packages; the driver gets their versions.
         finish: makes a dict of what was found: this is not timed.
     """
     versions = {name: importlib.metadata.version(name) for name in packages}

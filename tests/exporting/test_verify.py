@@ -1,4 +1,4 @@
-"""What serves is proven to, what would not is told in one line: ours and others'."""
+"""`verify` proves that a model serves, ours or not, or says why not in one line."""
 
 import shutil
 import subprocess

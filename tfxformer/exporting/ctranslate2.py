@@ -23,7 +23,7 @@ from tfxformer.translator import Translator
 
 log = logging.getLogger("tfxformer")
 
-# CTranslate2 reads 1,024 tokens and writes 256 unless it is told otherwise, and stops
+# By default CTranslate2 reads 1,024 tokens and writes 256, and stops
 # with an error where it has no encoding for a position.
 POSITIONS = 1025
 

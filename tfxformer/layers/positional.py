@@ -30,7 +30,7 @@ def positional_encoding(length, depth, start=0):
     """
     # In a graph this weighs nothing, where a table would be in it once for each
     # function. In single precision far positions would be off by their angle's last
-    # digits; JAX knows no other unless it is told to.
+    # digits; JAX has no other by default.
     dtype = "float32" if keras.backend.backend() == "jax" else "float64"
     rate = np.power(10000.0, -np.arange(0, depth, 2) / depth)  # (ceil(depth / 2),)
     position = ops.cast(start + ops.arange(length), dtype)[:, None]  # (length, 1)
@@ -55,7 +55,7 @@ class PositionalEmbedding(Layer):
 
     Call arguments:
         x: integer tensor ``(batch, length)``.
-        mask: the padding mask ``(batch, length)`` that goes on with the result;
+        mask: the padding mask ``(batch, length)``, which the result carries;
             without it, ``x != 0``.
 
     Returns:

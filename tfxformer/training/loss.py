@@ -81,7 +81,7 @@ def output_loss(x, embeddings, bias, labels, label_smoothing=0.0):
         label_smoothing: the paper's epsilon, 0 to 1 (section 5.4).
 
     Returns:
-        `Sums`, of which the loss has gradients.
+        `Sums`; its loss has gradients.
 
     Example:
         >>> import numpy as np

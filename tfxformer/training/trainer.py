@@ -28,8 +28,8 @@ def train(config, out):
     A run that was stopped, at any moment and in any way, ends with the weights that it
     would have had. (With subword regularisation, SentencePiece draws other tokens.)
 
-    All devices that TensorFlow shows train together; so do several processes, each
-    of which calls this, where the environment names them: see `distribution.join`.
+    All devices that TensorFlow shows train together. So do several processes that the
+    environment names, where each calls this function: see `distribution.join`.
 
     Args:
         config: a `Config`.
