@@ -4,8 +4,7 @@ from typing import NamedTuple
 
 from keras import ops
 
-from tfxformer.decoding.hypotheses import take_hypotheses
-from tfxformer.decoding.kv_cache import Search
+from tfxformer.decoding.kv_cache import Search, take_hypotheses
 from tfxformer.decoding.options import NEVER
 from tfxformer.layers.masking import padding_mask
 from tfxformer.tokenizer import END_ID, START_ID

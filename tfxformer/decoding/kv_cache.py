@@ -161,6 +161,16 @@ class FixedBuffers:
         )
 
 
+def take_hypotheses(x, order):
+    """Takes hypotheses ``(sentences, count)`` of ``(sentences, hypotheses, ...)``."""
+    if isinstance(x, tuple):  # () where nothing is kept
+        return x
+    sentences, hypotheses, *rest = ops.shape(x)
+    first = ops.arange(sentences, dtype="int32")[:, None] * hypotheses
+    flat = ops.reshape(x, (sentences * hypotheses, *rest))
+    return take_rows(flat, ops.cast(order, "int32") + first)
+
+
 def _count(sources):
     """How many sentences there are."""
     return ops.shape(keras.tree.flatten(sources)[0])[0]
