@@ -37,7 +37,7 @@ def greedy_search(sources, step, options):
 
     Args:
         sources: `Sources`.
-        step: a `DecoderStep` for ``n_best`` hypotheses a sentence.
+        step: a `DecoderStep` for the hypotheses of a sentence.
         options: `DecodingOptions`; ``sampling`` draws tokens.
 
     Returns:
@@ -144,13 +144,7 @@ def fingerprint(source):
 
 
 def uniform(sentence, seed, position):
-    """A number from 0 to 1 for each row: the same wherever the row stands.
-
-    Args:
-        sentence: uint32 ``(rows,)``, what tells the rows apart.
-        seed: an int.
-        position: a scalar.
-    """
+    """A number from 0 to 1 for each ``sentence``, uint32 ``(rows,)``."""
     position = ops.cast(position, "uint32")
     bits = mix(mix(sentence + mix(position + 1)) + seed)
     return ops.cast(ops.right_shift(bits, 8), "float32") * 2.0**-24

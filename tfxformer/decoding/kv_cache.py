@@ -3,8 +3,7 @@
 TensorFlow's graphs do best with tensors that grow, and with sentences that leave the
 batch once they have ended. XLA and JAX compile for shapes that never change: there
 each tensor has places for all positions from the beginning. These two classes are all
-that differs. What they hold is the keys and values of self-attention, and also the ids
-and the attention weights that a search keeps.
+that differs. They hold self-attention's keys and values, and the ids of a search.
 """
 
 from typing import NamedTuple

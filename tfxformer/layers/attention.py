@@ -229,14 +229,8 @@ class CausalSelfAttention(BaseAttention):
     def step(self, x, position, cache, buffers):
         """The newest position of each hypothesis looks at all its positions.
 
-        Args:
-            x: ``(batch * beams, d_model)``.
-            position: which position that is, a scalar.
-            cache: keys and values of those before; see `Transformer.decode_step`.
-            buffers: how the cache takes one more position.
-
-        Returns:
-            A tensor like x, and the cache with this position.
+        It takes x, ``(batch * beams, d_model)``, and this layer's part of the cache
+        (see `Transformer.decode_step`), and returns both for the next layer and step.
         """
         y, mha = self.add_and_norm.before(x), self.mha
         # Each hypothesis has positions of its own: its heads stand beside the others'.
@@ -269,8 +263,7 @@ class CrossAttention(BaseAttention):
         ``(batch, target, d_model)``, and with ``return_attention_scores`` the
         weights ``(batch, heads, target, source)`` as well.
 
-    After a call that is not traced into a graph, ``last_attn_scores`` holds the
-    weights, ``(batch, heads, target, source)``.
+    After a call that is not traced into a graph, ``last_attn_scores`` holds them too.
 
     Example:
         >>> import numpy as np
@@ -299,14 +292,9 @@ class CrossAttention(BaseAttention):
     def step(self, x, key_value, bias, beams):
         """The newest position of each hypothesis looks at the source.
 
-        Args:
-            x: ``(batch * beams, d_model)``.
-            key_value: what ``mha.project`` made of the encoder's output, once.
-            bias: ``(batch, 1, 1, source)``, hides the source's padding.
-            beams: number of hypotheses of each sentence.
-
-        Returns:
-            A tensor like x, and the weights ``(batch, heads, beams, source)``.
+        It takes x, ``(batch * beams, d_model)``, and of the source what ``mha.project``
+        made of it and the `mask_bias` of its padding. It returns a tensor like x, and
+        the weights ``(batch, heads, beams, source)``.
         """
         mha, depth = self.mha, self.mha.num_heads * self.mha.key_dim
         # The hypotheses of a sentence share its source: they are its queries.

@@ -265,9 +265,7 @@ class DecoderLayer(StackLayer):
         return_attention_scores: also return cross-attention's weights.
 
     Returns:
-        ``(batch, target, d_model)``, and with ``return_attention_scores`` the
-        weights ``(batch, heads, target, source)``. ``last_attn_scores`` then holds the
-        cross-attention's weights (see `CrossAttention`).
+        What `CrossAttention` returns; ``last_attn_scores`` is its own.
 
     Example:
         >>> import numpy as np
@@ -378,29 +376,13 @@ class Decoder(Stack):
         return (x, ops.stack(attention, axis=1)) if return_attention_scores else x
 
     def project_source(self, context):
-        """What each layer's cross-attention reads of the encoder's output.
-
-        Args:
-            context: ``(batch, source, d_model)``.
-
-        Returns:
-            `EncodedSource.key_value`.
-        """
+        """`EncodedSource.key_value`, of the encoder's output."""
         return tuple(layer.cross_attention.mha.project(context) for layer in self.stack)
 
     def step(self, tokens, position, source, source_mask_bias, cache, buffers):
-        """One more token of each hypothesis; see `Transformer.decode_step`.
+        """One more token of each hypothesis, as `Transformer.decode_step` takes it.
 
-        Args:
-            tokens: ids ``(batch * beams,)``.
-            position: their position, a scalar.
-            source: `EncodedSource.key_value`.
-            source_mask_bias: `EncodedSource.mask_bias`.
-            cache: the KV cache.
-            buffers: how the cache takes one more position.
-
-        Returns:
-            Hidden states, the cache with this position, and the weights.
+        Here its `EncodedSource` comes as ``source`` and ``source_mask_bias``.
         """
         x = self.pos_embedding.step(tokens, position)  # (batch * beams, d_model)
         caches, attention = [], []
