@@ -187,10 +187,10 @@ def test_length_limit(length, max_length, most, expected):
     ("method", "xla"), [("greedy", False), ("beam", True), ("sampling", True)]
 )
 def test_what_never_ends_is_cut_off(method, xla):
-    never = small_model(0, end_bias=-1e4)
+    never = small_model(0, end_bias=-1e4, max_length=15)
     options = {**METHODS[method], "no_repeat_ngram": 0}
     decoded = decode_with(never, SENTENCES, xla=xla, **options)
-    assert [len(written(ids)) for ids in decoded.ids[:, 0]] == [0, 14, 16, 24, 16, 14]
+    assert [len(written(ids)) for ids in decoded.ids[:, 0]] == [0, 14, 15, 15, 15, 14]
     assert END_ID not in decoded.ids
     assert np.isfinite(decoded.score).all() and (decoded.score[1:] < 0).all()
 
@@ -206,12 +206,13 @@ def test_it_ends_as_soon_as_all_have_ended(method):
 
 @pytest.mark.parametrize("options", [{}, {"beam_size": 2}])
 def test_source_and_prefix_as_long_as_the_model_allows(options):
-    decoded = decode_with(small_model(0), [[4] * 23 + [END_ID]], **options)
-    assert 1 <= len(written(decoded.ids[0, 0])) <= 24
-    for length in (23, 30):
+    model = small_model(0, max_length=6)
+    decoded = decode_with(model, [[4] * 5 + [END_ID]], **options)
+    assert 1 <= len(written(decoded.ids[0, 0])) <= 6
+    for length in (5, 9):
         prefix = np.full((2, length), 5, "int32")
-        decoded = decode_with(small_model(0), [[4, 3], [3]], prefix, **options)
-        assert written(decoded.ids[0, 0])[:length] == (5,) * min(length, 24)
+        decoded = decode_with(model, [[4, 3], [3]], prefix, **options)
+        assert written(decoded.ids[0, 0])[:length] == (5,) * min(length, 6)
         assert not decoded.ids[1].any()
 
 
