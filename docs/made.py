@@ -68,12 +68,12 @@ FIGURE_1 = [
     (
         "Feed Forward",
         "two projections and a ReLU (section 3.3)",
-        "layers.feed_forward.FeedForward",
+        "layers.stacks.FeedForward",
     ),
-    ("N× (left)", "one layer of the encoder", "layers.encoder.EncoderLayer"),
-    ("", "the stack", "layers.encoder.Encoder"),
-    ("N× (right)", "one layer of the decoder", "layers.decoder.DecoderLayer"),
-    ("", "the stack", "layers.decoder.Decoder"),
+    ("N× (left)", "one layer of the encoder", "layers.stacks.EncoderLayer"),
+    ("", "the stack", "layers.stacks.Encoder"),
+    ("N× (right)", "one layer of the decoder", "layers.stacks.DecoderLayer"),
+    ("", "the stack", "layers.stacks.Decoder"),
     (
         "Linear",
         "to one logit for each piece, with the embedding's weights",

@@ -70,15 +70,9 @@ class Scored(NamedTuple):
 def forward(model, source, targets):
     """Log-probabilities ``(batch, target, vocab)`` and each layer's attention."""
     weights, heads = oracle.transformer_weights(model), model.config["num_heads"]
-    norm = model.config["norm"]
-    table = {} if model.config["use_positions"] else {"positions": np.zeros((99, 1))}
-    encoder, decoder = ({**weights[side], **table} for side in ("encoder", "decoder"))
-    context = numpy_version.encoder(source, encoder, heads, norm=norm)
-    x, attention = numpy_version.decoder(
-        targets, context, decoder, heads, context_mask=source != PAD_ID, norm=norm
+    logits, attention = numpy_version.transformer(
+        source, targets, weights, heads, model.config["norm"]
     )
-    output = weights.get("output") or {"kernel": decoder["embedding"].T, "bias": 0}
-    logits = x @ output["kernel"] + output["bias"]
     return numpy_version.log_softmax(logits), np.stack(attention, axis=1)
 
 
@@ -147,6 +141,15 @@ def best(scored, options, prefix=()):
     """The best of scored sequences, of those that are allowed."""
     allowed = [x for x in scored if is_allowed(x.ids, options, prefix)]
     return sorted(allowed, key=lambda x: -rank(x, options))[: options.n_best]
+
+
+def greedy_search(model, sentence, limit):
+    """The likeliest next token, by a full pass each time."""
+    found = Scored((), 0.0, None)
+    while len(found.ids) < limit and END_ID not in found.ids:
+        longer = [(*found.ids, token) for token in (END_ID, *LETTERS)]
+        found = max(score_all(model, sentence, longer), key=lambda x: x.total)
+    return found
 
 
 def beam_search(model, sentence, limit, options):

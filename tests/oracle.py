@@ -62,10 +62,7 @@ def attention_weights(mha):
 
 
 def norm_weights(layernorm):
-    return {
-        "gamma": np.asarray(layernorm.gamma),
-        "beta": np.asarray(layernorm.beta),
-    }
+    return {x: np.asarray(getattr(layernorm, x)) for x in ("gamma", "beta")}
 
 
 def feed_forward_weights(ffn):
@@ -106,7 +103,9 @@ def stack_weights(stack):
         layers = [decoder_layer_weights(layer) for layer in stack.dec_layers]
     embedding = stack.pos_embedding.embedding.embeddings
     weights = {"embedding": np.asarray(embedding), "layers": layers}
-    if stack.pos_embedding.learned_positions:
+    if not stack.pos_embedding.use_positions:
+        weights["positions"] = np.zeros((99, 1))
+    elif stack.pos_embedding.learned_positions:
         weights["positions"] = np.asarray(stack.pos_embedding.positions)
     if stack.final_norm is not None:
         weights["final_norm"] = norm_weights(stack.final_norm)

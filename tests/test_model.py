@@ -34,7 +34,6 @@ VARIANTS = {
         "num_decoder_layers": 1,
     },
 }
-variants = pytest.mark.parametrize("variant", VARIANTS.values(), ids=VARIANTS)
 
 
 @functools.cache
@@ -54,11 +53,11 @@ def unlike(actual, expected):
 # --- Against NumPy ------------------------------------------------------------------
 
 
-@variants
+@pytest.mark.parametrize("variant", VARIANTS.values(), ids=VARIANTS)
 def test_agrees_with_numpy(variant):
     model = make(**variant)
     weights = oracle.transformer_weights(model)
-    expected = numpy_version.transformer(
+    expected, _ = numpy_version.transformer(
         SOURCE, TARGET, weights, HEADS, norm=variant["norm"]
     )
     close(model((SOURCE, TARGET)), expected)
@@ -82,7 +81,7 @@ def test_explicit_masks_agree_with_numpy():
     x, scores = numpy_version.decoder(
         TARGET, context, weights["decoder"], HEADS, target_mask, source_mask
     )
-    expected = x @ weights["output"]["kernel"] + weights["output"]["bias"]
+    expected = numpy_version.output(x, weights)
     actual = model((SOURCE, TARGET), source_mask=source_mask, target_mask=target_mask)
     close(actual, expected)
     close(model.decoder.last_attn_scores, scores[-1])
@@ -94,13 +93,21 @@ def test_an_explicit_mask_may_come_with_the_very_first_call():
     masks = {"source_mask": SOURCE != 0, "target_mask": TARGET != 0}
     expected = model((SOURCE, TARGET), **masks)
     close(model((SOURCE, TARGET)), expected)
+    other = Transformer(**oracle.TINY, input_vocab_size=23, target_vocab_size=19)
+    other.build()
+    assert model.count_params() == other.count_params()
 
 
-@pytest.mark.parametrize("around", [False, True], ids=["alone", "in a model"])
-@pytest.mark.parametrize("kind", ["dropout", "attention_dropout", "activation_dropout"])
+@pytest.mark.parametrize(
+    ("kind", "around"),
+    [
+        ("dropout_rate", True),
+        ("attention_dropout", False),
+        ("activation_dropout", False),
+    ],
+)
 def test_each_kind_of_dropout_is_in_training_only(kind, around):
     """However Keras comes to know that it trains."""
-    kind = "dropout_rate" if kind == "dropout" else kind
     model = oracle.tiny_transformer(**{"dropout_rate": 0.0, kind: 0.5})
     if around:
         ids = [keras.Input((None,), dtype="int32") for _ in range(2)]
@@ -113,19 +120,19 @@ def test_each_kind_of_dropout_is_in_training_only(kind, around):
 # --- Padding, neighbours, the future ------------------------------------------------
 
 
-@variants
+@pytest.mark.parametrize("variant", [*VARIANTS.values()][::3])
 def test_padding_and_neighbours_change_no_logit(variant):
     model = make(**variant)
     logits = model((SOURCE, TARGET)).numpy()
     for row, source, target in zip(logits, SOURCE, TARGET, strict=True):
         source, target = source[source != 0], target[target != 0]
-        for more in (0, 1, 20):
+        for more in (0, 20):
             alone = [np.pad(ids, (0, more))[None] for ids in (source, target)]
             found = model(alone)[0, : len(target)]
             assert_allclose(row[: len(target)], found, rtol=0, atol=1e-5)
 
 
-@variants
+@pytest.mark.parametrize("variant", [*VARIANTS.values()][::3])
 @pytest.mark.parametrize("other", [5, 0])
 def test_later_tokens_change_no_earlier_logit(variant, other):
     # Row t keeps the first t + 1 tokens; the last row keeps all.
@@ -174,7 +181,7 @@ def test_what_keras_evaluates_is_the_loss_itself(tied):
     assert_allclose(numbers, expected, rtol=1e-5)
 
 
-@variants
+@pytest.mark.parametrize("variant", [*VARIANTS.values()][1::2])
 def test_config_and_files_bring_the_same_model_back(variant, tmp_path):
     model = oracle.tiny_transformer(dropout_rate=0.3, max_length=9, **variant)
     expected = model((SOURCE, TARGET))
@@ -191,12 +198,6 @@ def test_config_and_files_bring_the_same_model_back(variant, tmp_path):
     unlike(other((SOURCE, TARGET)), expected)
     other.load_weights(tmp_path / "model.weights.h5")
     assert_array_equal(other((SOURCE, TARGET)), expected)
-
-
-def test_build_makes_all_the_weights():
-    model = Transformer(**oracle.TINY, input_vocab_size=23, target_vocab_size=19)
-    model.build()
-    assert model.count_params() == make().count_params()
 
 
 def test_a_model_of_mixed_precision_loads_as_one(tmp_path):

@@ -6,9 +6,9 @@ import keras
 from keras import ops
 
 from tfxformer.layers import Decoder, Encoder, padding_mask
-from tfxformer.layers.base import settings
 from tfxformer.layers.kernels import add_bias
 from tfxformer.layers.masking import mask_bias
+from tfxformer.layers.residual import settings
 
 # Settings that the encoder and the decoder do not share.
 OWN_SETTINGS = {

@@ -1,15 +1,16 @@
-"""One token after the other: against NumPy's greedy, and the draws of sampling."""
+"""Greedy against the textbook's; sampling by the right probabilities."""
 
 import functools
 
 import numpy as np
-import numpy_transformer as numpy_version
-import oracle
 import pytest
-from decoding_oracle import SPECIAL, VARIANTS, decode_with, forward, written
+from decoding_oracle import decode_with, forward, greedy_search, written
 from decoding_oracle import small_model as model_with
 from numpy.testing import assert_allclose, assert_array_equal
 
+from tfxformer.decoding import DecodingOptions
+from tfxformer.decoding.greedy import fingerprint, mix, sample_token, uniform
+from tfxformer.decoding.options import NEVER
 from tfxformer.tokenizer import END_ID, START_ID
 
 # The likeliest tokens end more often so.
@@ -17,34 +18,26 @@ small_model = functools.partial(model_with, end_bias=-0.7)
 # No token but the end; short ones; one whose limit is the model's own.
 SENTENCES = [[3], [4, 3], [5, 6, 3], [5, 6, 4, 5, 4, 4, 6, 5, 3], [6, 6, 3], [6, 3]]
 LIMITS = [0, 14, 16, 24, 16, 14]
-# The 99.9 % quantile of chi-square with 3 degrees of freedom.
-CHI_SQUARE_3 = 16.27
+# Chi-square's 99.9 % quantiles, by degrees of freedom.
+CHI_SQUARE = {3: 16.27, 15: 37.70, 31: 61.10}
 
 
-@pytest.mark.parametrize("variant", [0, 1, 2])
-def test_greedy_agrees_with_numpy(variant):
+def is_likely(counts, expected):
+    freedom = counts.size - 1
+    return ((counts - expected) ** 2 / expected).sum() < CHI_SQUARE[freedom]
+
+
+@pytest.mark.parametrize(("variant", "fixed"), [(0, False), (1, True), (2, False)])
+def test_greedy_agrees_with_the_textbooks(variant, fixed):
     model = small_model(variant)
-    weights = oracle.transformer_weights(model)
+    decoded = decode_with(model, SENTENCES, xla=fixed)
+    assert_array_equal(decoded.rank, decoded.score)
     ended = set()
-    for fixed in (False, True):
-        decoded = decode_with(model, SENTENCES, xla=fixed)
-        assert_array_equal(decoded.rank, decoded.score)
-        for sentence, limit, ids, score in zip(
-            SENTENCES, LIMITS, decoded.ids[:, 0], decoded.score[:, 0], strict=True
-        ):
-            expected, log_p = numpy_version.greedy(
-                sentence,
-                weights,
-                model.config["num_heads"],
-                START_ID,
-                END_ID,
-                limit,
-                norm=VARIANTS[variant]["norm"],
-                forbidden=SPECIAL,
-            )
-            assert written(ids) == tuple(expected)
-            assert_allclose(score, np.mean(log_p) if log_p else 0.0, atol=1e-4)
-            ended.add(END_ID in expected)
+    for row, (sentence, limit) in enumerate(zip(SENTENCES, LIMITS, strict=True)):
+        expected = greedy_search(model, sentence, limit)
+        assert written(decoded.ids[row, 0]) == expected.ids
+        assert_allclose(decoded.score[row, 0], expected.score, atol=1e-4)
+        ended.add(END_ID in expected.ids)
     assert ended == {True, False} or variant  # some end, some are cut off
 
 
@@ -56,51 +49,128 @@ def sample(model, sentences, **options):
 
 
 def test_a_seed_gives_the_same_samples_and_another_seed_others():
-    model = small_model(0)
-    first, again, other = (
-        sample(model, SENTENCES, n_best=6, seed=seed, max_length=6)
-        for seed in (5, 5, 6)
+    first, few, other = (
+        sample(small_model(0), SENTENCES, n_best=n, seed=seed, max_length=4)
+        for n, seed in ((6, 5), (2, 5), (6, 6))
     )
-    assert_array_equal(first.ids, again.ids)
-    assert_array_equal(first.score, again.score)
-    for samples, others in zip(first.ids[1:], other.ids[1:], strict=True):
-        assert len(set(map(written, samples))) > 3  # they differ, too
-        assert set(map(written, samples)) != set(map(written, others))
+    for samples, some, others in zip(
+        first.ids[1:], few.ids[1:], other.ids[1:], strict=True
+    ):
+        samples, some, others = ({*map(written, x)} for x in (samples, some, others))
+        assert len(samples) > 2  # they differ, too
+        assert some <= samples != others
     assert (np.diff(first.score, axis=1) <= 0).all()
-    few = sample(model, SENTENCES, n_best=2, seed=5, max_length=6)
-    for some, all_ in zip(few.ids, first.ids, strict=True):
-        assert set(map(written, some)) <= set(map(written, all_))
 
 
 def test_top_k_1_is_greedy():
-    model = small_model(1)
-    greedy = decode_with(model, SENTENCES, max_length=6)
-    for options in ({"top_k": 1}, {"top_p": 1e-6}, {"temperature": 1e-4}):
-        sampled = sample(model, SENTENCES, max_length=6, **options)
-        assert_array_equal(sampled.ids, greedy.ids)
-        assert_allclose(sampled.score, greedy.score, atol=1e-6)
+    greedy = decode_with(small_model(1), SENTENCES, max_length=6)
+    sampled = sample(small_model(1), SENTENCES, max_length=6, top_k=1)
+    assert_array_equal(sampled.ids, greedy.ids)
+    assert_allclose(sampled.score, greedy.score, atol=1e-6)
 
 
-def distribution(model, sentence, begin):
-    """Of the next token after ``begin``, among those that may be written."""
-    targets = np.array([[START_ID, *begin]])
-    log_p, _ = forward(model, np.array([sentence]), targets)
-    p = np.exp(log_p[0, -1, END_ID:])
-    return p / p.sum()
-
-
-@pytest.mark.parametrize("temperature", [0.5, 2.0])
-def test_first_and_second_tokens_follow_the_models_distribution(temperature):
-    model, sentence, n = small_model(0), [4, 6, 5, 3], 1500
-    decoded = sample(
-        model, [sentence], n_best=n, max_length=2, temperature=temperature, seed=3
-    )
-    ids = decoded.ids[0]
+def test_first_and_second_tokens_follow_the_models_distribution():
+    model, sentence = small_model(0), [4, 6, 5, 3]
+    options = {"n_best": 1500, "max_length": 2, "temperature": 2.0, "seed": 3}
+    ids = sample(model, [sentence], **options).ids[0]
     cases = [(ids[:, 0], ())]
     cases += [(ids[ids[:, 0] == letter, 1], (letter,)) for letter in (4, 5, 6)]
     for tokens, begin in cases:
-        p = distribution(model, sentence, begin) ** (1 / temperature)
-        expected = len(tokens) * p / p.sum()
+        targets = np.array([[START_ID, *begin]])
+        log_p, _ = forward(model, np.array([sentence]), targets)
+        p = np.exp(log_p[0, -1, END_ID:] / 2.0)  # of what may be written
         counts = np.bincount(tokens, minlength=7)[END_ID:]
         assert counts.sum() == len(tokens) > 50
-        assert ((counts - expected) ** 2 / expected).sum() < CHI_SQUARE_3
+        assert is_likely(counts, len(tokens) * p / p.sum())
+
+
+GRID = ((np.arange(4096) + 0.5) / 4096).astype("float32")
+
+
+def shares(logits, **options):
+    """How often each token is drawn, by numbers evenly from 0 to 1."""
+    rows = np.repeat(np.array([logits], "float32"), len(GRID), axis=0)
+    options = DecodingOptions(sampling=True, **options)
+    tokens = np.asarray(sample_token(rows, GRID, options))
+    assert tokens.dtype == np.int32
+    return np.bincount(tokens, minlength=len(logits)) / len(GRID)
+
+
+def kept(logits, temperature=1.0, top_k=0, top_p=1.0):
+    """The distribution that is drawn from, by its definition: a loop."""
+    e = np.exp(np.asarray(logits, "float64") / temperature)
+    probability, order = e / e.sum(), np.argsort(-e, kind="stable")
+    order = order[: top_k or None]
+    probability = probability / probability[order].sum()
+    total, answer = 0.0, np.zeros(len(logits))
+    for token in order:
+        if total >= top_p:
+            break
+        total += probability[token]
+        answer[token] = probability[token]
+    return answer / answer.sum()
+
+
+@pytest.mark.parametrize("temperature", [0.1, 0.7, 3.0])
+@pytest.mark.parametrize("top_k", [0, 1, 3, 11])
+@pytest.mark.parametrize("top_p", [1e-9, 0.33, 0.77, 1.0])
+def test_the_shares_are_the_distributions(temperature, top_k, top_p):
+    logits = np.random.default_rng(top_k).normal(0, 2, 9).astype("float32")
+    expected = kept(logits, temperature, top_k, top_p)
+    actual = shares(logits, temperature=temperature, top_k=top_k, top_p=top_p)
+    assert_allclose(actual, expected, atol=2 / len(GRID))
+    assert (actual[expected == 0] == 0).all()
+
+
+def test_top_k_keeps_exactly_k_where_some_are_equal():
+    assert np.count_nonzero(shares([1.0, 3.0, 1.0, 1.0, 1.0], top_k=3)) == 3
+
+
+@pytest.mark.parametrize("temperature", [1e-40, 1.0, 1e30])
+@pytest.mark.parametrize("more", [{}, {"top_k": 6}, {"top_p": 0.99}])
+@pytest.mark.parametrize("never", [NEVER, -np.inf])
+def test_what_is_not_allowed_is_never_drawn(temperature, more, never):
+    """Not at the ends of the numbers either."""
+    logits = np.array([[never, 1.0, never, 2.0, -3.0, never]], "float32")
+    options = DecodingOptions(sampling=True, temperature=temperature, **more)
+    numbers = np.array([0.0, 0.3, 0.7, 1 - 2.0**-24], "float32")
+    tokens = sample_token(logits.repeat(len(numbers), 0), numbers, options)
+    assert {*np.asarray(tokens).tolist()} <= {1, 3, 4}
+
+
+def test_each_row_draws_with_its_own_number():
+    rng = np.random.default_rng(0)
+    rows, numbers = rng.normal(size=(20, 6)), rng.random(20)
+    options = DecodingOptions(sampling=True)
+    together = np.asarray(sample_token(rows, numbers, options))
+    alone = [int(sample_token(rows[[i]], numbers[[i]], options)[0]) for i in range(20)]
+    assert_array_equal(together, alone)
+
+
+@pytest.mark.parametrize("along", ["sentences", "seeds", "positions"])
+def test_uniform_is_uniform(along):
+    """Over neighbouring sentences, seeds and positions, where hashes are weakest."""
+    n, zero = 1024, np.zeros(1, "uint32")
+    if along == "sentences":
+        numbers = np.asarray(uniform(np.arange(n, dtype="uint32"), 0, 0))
+    elif along == "seeds":
+        numbers = np.concatenate([uniform(zero, seed, 3) for seed in range(n)])
+    else:
+        numbers = np.concatenate([uniform(zero, 5, place) for place in range(n)])
+    assert (numbers >= 0).all() and (numbers < 1).all()
+    pairs = np.histogram2d(numbers[:-1:2], numbers[1::2], 4, [(0, 1)] * 2)[0]
+    for counts in (np.histogram(numbers, 32, (0, 1))[0], pairs):
+        assert is_likely(counts, counts.sum() / counts.size)
+
+
+def test_mix_spreads_one_bit_over_half_of_the_bits():
+    bits = np.random.default_rng(0).integers(0, 2**32, 1000, dtype="uint32")
+    flipped = np.asarray(mix(bits)) ^ np.asarray(mix(bits ^ np.uint32(1 << 7)))
+    assert abs(np.unpackbits(flipped.view("uint8")).mean() - 0.5) < 0.01
+
+
+def test_a_fingerprint_is_the_sentences_alone():
+    source = np.array([[4, 5, 3, 0], [5, 4, 3, 0], [4, 5, 3, 9]], "int32")
+    prints = np.asarray(fingerprint(source))
+    assert len({*prints.tolist()}) == 3
+    assert np.asarray(fingerprint(source[:1, :3]))[0] == prints[0]

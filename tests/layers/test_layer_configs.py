@@ -72,31 +72,31 @@ def test_no_public_layer_is_left_out():
 
 
 @pytest.mark.parametrize(("kind", "options", "inputs"), CASES)
-def test_config_round_trip(kind, options, inputs, tmp_path):
-    """By its config, as JSON under its registered name, and in a saved model."""
+def test_config_round_trip(kind, options, inputs):
+    """By its config, and as JSON under its registered name."""
     layer = kind(**options, name="mine")
-    outputs = oracle.randomise(called(layer, inputs))(*inputs)
+    layer(*inputs)
+    outputs = oracle.randomise(layer)(*inputs)
     config = layer.get_config()
     assert {name: config[name] for name in options} == options
     given = {*inspect.signature(kind.__init__).parameters}
     assert given - {"self", "kwargs", "embedding"} <= {*config}
     written = json.loads(json.dumps(keras.saving.serialize_keras_object(layer)))
-    for copy in (
-        kind.from_config(config),
-        keras.saving.deserialize_keras_object(written),
-    ):
-        assert type(copy) is kind and copy.get_config() == config
-        called(copy, inputs).set_weights(layer.get_weights())
-        assert_array_equal(copy(*inputs), outputs)
-    symbolic = [keras.Input(x.shape[1:], dtype=x.dtype) for x in inputs]
-    keras.Model(symbolic, layer(*symbolic)).save(tmp_path / "model.keras")
+    copy = keras.saving.deserialize_keras_object(written)
+    assert type(copy) is kind and copy.get_config() == config
+    copy(*inputs)
+    copy.set_weights(layer.get_weights())
+    assert_array_equal(copy(*inputs), outputs)
+
+
+def test_a_saved_model_of_layers_loads(tmp_path):
+    """The stacks hold every kind of layer."""
+    source, target = (keras.Input((None,), dtype="int32") for _ in range(2))
+    outputs = Decoder(**STACK)(target, Encoder(**STACK)(source))
+    model = oracle.randomise(keras.Model([source, target], outputs))
+    model.save(tmp_path / "model.keras")
     loaded = keras.models.load_model(tmp_path / "model.keras")
-    assert_array_equal(loaded(list(inputs)), outputs)
-
-
-def called(layer, inputs):
-    layer(*inputs)
-    return layer
+    assert_array_equal(loaded([IDS, IDS]), model([IDS, IDS]))
 
 
 @pytest.mark.parametrize(("kind", "options", "inputs"), [*CASES, TRANSFORMER])
@@ -107,8 +107,6 @@ def test_any_integer_type_is_a_size(kind, options, inputs):
     layer = kind(**options | given, name="mine")
     if kind is Transformer:
         layer.build()
-    else:
-        layer(*inputs)
     config = layer.get_config()
     assert config == kind(**options, name="mine").get_config()
     assert all(type(config[name]) is int for name in sizes)

@@ -1,27 +1,19 @@
-"""Positions, normalisation, and the layers of encoder and decoder."""
+"""Positions and normalisation; the layers made of them are in `test_model`."""
 
 import keras
 import numpy as np
 import numpy_transformer as numpy_version
 import oracle
 import pytest
+import tensorflow as tf
 from numpy.testing import assert_allclose, assert_array_equal
 
-from tfxformer import (
-    DecoderLayer,
-    EncoderLayer,
-    FeedForward,
-    PositionalEmbedding,
-    positional_encoding,
-)
-from tfxformer.layers import AddAndNorm
+from tfxformer import PositionalEmbedding, positional_encoding
 from tfxformer.layers.kernels import LayerNorm
 
 RNG = np.random.default_rng(0)
 IDS = np.array([[7, 8, 3, 0, 0], [9, 4, 5, 6, 3]])
 X = RNG.normal(size=(2, 3, 16)).astype("float32")
-CONTEXT = RNG.normal(size=(2, 5, 16)).astype("float32")
-norms = pytest.mark.parametrize("norm", ["post", "pre"])
 
 
 def close(actual, expected):
@@ -64,8 +56,6 @@ def test_positional_embedding(learned):
     close(output, expected)
     assert_array_equal(output._keras_mask, IDS != 0)
     close(layer.step(IDS[:, 3], 3), expected[:, 3])
-    with pytest.raises(ValueError, match=r"6 positions.*max_length=5"):
-        layer(np.ones((1, 6), int))
 
 
 # --- Normalisation, and what is around every sublayer -------------------------------
@@ -73,8 +63,6 @@ def test_positional_embedding(learned):
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_layer_norm_and_its_gradients_are_kerass(dtype):
-    import tensorflow as tf
-
     ours, kerass = (
         kind(epsilon=1e-6, dtype=dtype)
         for kind in (LayerNorm, keras.layers.LayerNormalization)
@@ -97,40 +85,3 @@ def test_layer_norm_and_its_gradients_are_kerass(dtype):
     assert_allclose(
         tf.cast(ours(x), "float32"), tf.cast(found[0][0], "float32"), atol=1e-6
     )
-
-
-@norms
-def test_layers_agree_with_numpy(norm):
-    options = {"d_model": 16, "num_heads": 4, "dff": 32, "norm": norm}
-    x_mask, mask = np.array([[1, 1, 0], [1, 1, 1]], bool), IDS != 0
-    encoder, decoder = EncoderLayer(**options), DecoderLayer(**options)
-    encoder.build((None, None, 16))
-    decoder.build((None, None, 16), (None, None, 16))
-    expected = numpy_version.encoder_layer(
-        CONTEXT,
-        oracle.encoder_layer_weights(oracle.randomise(encoder)),
-        4,
-        numpy_version.key_mask(mask),
-        norm,
-    )
-    close(encoder(CONTEXT, mask=mask), expected)
-    expected, scores = numpy_version.decoder_layer(
-        X,
-        CONTEXT,
-        oracle.decoder_layer_weights(oracle.randomise(decoder)),
-        4,
-        numpy_version.causal_mask(3) & numpy_version.key_mask(x_mask),
-        numpy_version.key_mask(mask),
-        norm,
-    )
-    close(decoder(X, CONTEXT, x_mask=x_mask, context_mask=mask), expected)
-    close(decoder.last_attn_scores, scores)
-
-
-def test_what_cannot_be():
-    for make in (AddAndNorm, lambda **k: FeedForward(16, 32, **k)):
-        with pytest.raises(ValueError, match="'post' or 'pre', not 'middle'"):
-            make(norm="middle")
-    for kind in (EncoderLayer, DecoderLayer):
-        with pytest.raises(ValueError, match=r"d_model=16 .* num_heads=3"):
-            kind(d_model=16, num_heads=3, dff=32)

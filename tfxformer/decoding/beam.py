@@ -4,8 +4,7 @@ from typing import NamedTuple
 
 from keras import ops
 
-from tfxformer.decoding.hypotheses import take_hypotheses
-from tfxformer.decoding.kv_cache import Search
+from tfxformer.decoding.kv_cache import Search, take_hypotheses
 from tfxformer.decoding.options import NEVER
 from tfxformer.layers.masking import padding_mask
 from tfxformer.tokenizer import END_ID, START_ID
@@ -55,13 +54,7 @@ def beam_search(sources, step, options):
     unfinished hypothesis can still rank among the ``n_best`` (the bound of
     Tensor2Tensor), or at the sentence's limit, where unfinished ones count as found.
 
-    Args:
-        sources: `Sources`.
-        step: a `DecoderStep` for ``beam_size`` hypotheses a sentence.
-        options: `DecodingOptions`.
-
-    Returns:
-        A `Search` whose results are ids, score and rank.
+    It takes and returns what `greedy_search` does.
     """
     beams = options.beam_size
     sentences = ops.shape(sources.limit)[0]
@@ -196,14 +189,8 @@ def _likeliest(total, keep_first, count):
 def ranking(total, length, options):
     """What hypotheses are ordered by (GNMT, Wu et al. 2016, equation 14).
 
-    Args:
-        total: the sum of log-probabilities.
-        length: the number of tokens, the end token included.
-        options: `DecodingOptions`.
-
-    Returns:
-        The mean, or with ``length_penalty`` alpha the sum divided by
-        ``((5 + length) / 6) ** alpha``.
+    That is the mean log-probability of ``length`` tokens, the end token included, or
+    with ``length_penalty`` alpha their sum divided by ``((5 + length) / 6) ** alpha``.
     """
     if options.length_penalty is None:
         return total / ops.maximum(length, 1.0)

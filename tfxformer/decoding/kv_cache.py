@@ -3,8 +3,7 @@
 TensorFlow's graphs do best with tensors that grow, and with sentences that leave the
 batch once they have ended. XLA and JAX compile for shapes that never change: there
 each tensor has places for all positions from the beginning. These two classes are all
-that differs. What they hold is the keys and values of self-attention, and also the ids
-and the attention weights that a search keeps.
+that differs. They hold self-attention's keys and values, and the ids of a search.
 """
 
 from typing import NamedTuple
@@ -159,6 +158,16 @@ class FixedBuffers:
             collected,
             search.results(state),
         )
+
+
+def take_hypotheses(x, order):
+    """Takes hypotheses ``(sentences, count)`` of ``(sentences, hypotheses, ...)``."""
+    if isinstance(x, tuple):  # () where nothing is kept
+        return x
+    sentences, hypotheses, *rest = ops.shape(x)
+    first = ops.arange(sentences, dtype="int32")[:, None] * hypotheses
+    flat = ops.reshape(x, (sentences * hypotheses, *rest))
+    return take_rows(flat, ops.cast(order, "int32") + first)
 
 
 def _count(sources):

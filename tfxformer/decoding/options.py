@@ -75,11 +75,7 @@ class DecodingOptions(Settings):
                 raise ValueError(f"{name} {value}: only goes with {what}")
 
     def describe(self):
-        """The method, and the options that differ from the defaults.
-
-        Returns:
-            A dictionary for people and JSON.
-        """
+        """The method and the options that differ from the defaults, as a dictionary."""
         method = "greedy" if self.beam_size == 1 else "beam"
         changed = {
             name: value
@@ -90,13 +86,7 @@ class DecodingOptions(Settings):
 
     @classmethod
     def described(cls, description):
-        """Reads what `describe` gave.
-
-        Args:
-            description: a dictionary, also one that was JSON.
-
-        Returns:
-            `DecodingOptions`.
+        """The options that `describe` gave as a dictionary, also one that was JSON.
 
         Example:
             >>> options = DecodingOptions(beam_size=4)

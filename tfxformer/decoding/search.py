@@ -1,16 +1,42 @@
 """From source ids to target ids."""
 
+from typing import NamedTuple
+
 from keras import ops
 
 from tfxformer.decoding.beam import beam_search
 from tfxformer.decoding.greedy import greedy_search
-from tfxformer.decoding.hypotheses import Decoded
 from tfxformer.decoding.kv_cache import FixedBuffers, GrowingBuffers
 from tfxformer.decoding.options import DecodingOptions
 from tfxformer.decoding.step import DecoderStep, Sources, length_limit
 from tfxformer.layers.kernels import ON_TENSORFLOW
 from tfxformer.layers.masking import padding_mask
 from tfxformer.tokenizer import START_ID
+
+
+class Decoded(NamedTuple):
+    """Translations as ids, best first.
+
+    Attributes:
+        ids: int32 ``(batch, n_best, target)``: the tokens without start, with the
+            end token where one was written, then padding.
+        score: float32 ``(batch, n_best)``: the mean log-probability of those tokens,
+            the end token included; 0 where there is none.
+        rank: float32 ``(batch, n_best)``: what the translations are ordered by: the
+            score, or with a length or coverage penalty log-probability and penalties.
+        attention: cross-attention's weights when each token was written,
+            ``(batch, n_best, layers, heads, target, source)``; or None.
+
+    Example:
+        >>> found = Decoded([[[7, 3, 0]]], [[-0.1]], rank=[[-0.1]], attention=None)
+        >>> found.ids[0][0]
+        [7, 3, 0]
+    """
+
+    ids: object
+    score: object
+    rank: object
+    attention: object
 
 
 def decode(model, source, options=None, prefix=None, attention=False, xla=False):
@@ -36,10 +62,8 @@ def decode(model, source, options=None, prefix=None, attention=False, xla=False)
     Example:
         >>> import numpy as np
         >>> from tfxformer import Transformer
-        >>> model = Transformer(
-        ...     num_layers=1, d_model=16, num_heads=2, dff=32, max_length=8,
-        ...     input_vocab_size=50, target_vocab_size=50,
-        ... )
+        >>> sizes = {"num_layers": 1, "d_model": 16, "num_heads": 2, "dff": 32}
+        >>> model = Transformer(input_vocab_size=50, target_vocab_size=50, **sizes)
         >>> found = decode(model, np.array([[7, 8, 3]]), DecodingOptions(beam_size=2))
         >>> tuple(found.score.shape)
         (1, 1)
@@ -81,10 +105,8 @@ def decode_steps(model, source, options=None):
     Example:
         >>> import numpy as np
         >>> from tfxformer import Transformer
-        >>> model = Transformer(
-        ...     num_layers=1, d_model=16, num_heads=2, dff=32, max_length=8,
-        ...     input_vocab_size=50, target_vocab_size=50,
-        ... )
+        >>> sizes = {"num_layers": 1, "d_model": 16, "num_heads": 2, "dff": 32}
+        >>> model = Transformer(input_vocab_size=50, target_vocab_size=50, **sizes)
         >>> source = np.array([[7, 8, 3]])
         >>> *_, last = decode_steps(model, source)
         >>> np.array_equal(last, decode(model, source).ids)

@@ -8,10 +8,9 @@ from the decoder, the keys and values from the encoder's output.
 import keras
 from keras import ops
 
-from tfxformer.layers.base import Layer
 from tfxformer.layers.kernels import Projection, few_rows_matmul, few_rows_softmax
 from tfxformer.layers.masking import key_mask, look_ahead_mask, mask_bias
-from tfxformer.layers.residual import AddAndNorm
+from tfxformer.layers.residual import AddAndNorm, Layer
 
 
 def scaled_dot_product_attention(query, key, value, mask=None, dropout=None, bias=None):
@@ -103,7 +102,6 @@ class MultiHeadAttention(Layer):
         self.key_dense.build(value_shape)
         self.value_dense.build(value_shape)
         self.output_dense.build((None, None, self.num_heads * self.key_dim))
-        self.built = True
 
     def compute_mask(self, query, previous_mask=None):
         # The output's positions are the query's; `mask` says nothing of them.
@@ -129,14 +127,7 @@ class MultiHeadAttention(Layer):
         return (output, weights) if return_attention_scores else output
 
     def project(self, value):
-        """Projects a sequence to keys and values.
-
-        Args:
-            value: ``(batch, source, d_model)``.
-
-        Returns:
-            Keys and values, each ``(batch, heads, source, key_dim)``.
-        """
+        """Keys and values, each ``(batch, heads, source, key_dim)``, of a sequence."""
         return self.split(self.key_dense(value)), self.split(self.value_dense(value))
 
     def split(self, x):
@@ -154,10 +145,6 @@ class BaseAttention(Layer):
         dropout: dropout rate of the sublayer's output.
         norm: "post" (the paper's) or "pre".
         attention_dropout: dropout rate of the weights; None for ``dropout``.
-
-    Example:
-        >>> BaseAttention(num_heads=2, key_dim=8, norm="pre").get_config()["norm"]
-        'pre'
     """
 
     def __init__(
@@ -181,7 +168,6 @@ class BaseAttention(Layer):
     def build(self, x_shape):
         self.mha.build(x_shape, x_shape)
         self.add_and_norm.build(x_shape)
-        self.built = True
 
 
 @keras.saving.register_keras_serializable("tfxformer")
@@ -243,15 +229,8 @@ class CausalSelfAttention(BaseAttention):
     def step(self, x, position, cache, buffers):
         """The newest position of each hypothesis looks at all its positions.
 
-        Args:
-            x: ``(batch * beams, d_model)``.
-            position: which position that is, a scalar.
-            cache: keys and values of the positions before, each
-                ``(batch, beams * heads, positions, key_dim)``.
-            buffers: how the cache takes one more position.
-
-        Returns:
-            A tensor like x, and the cache with this position.
+        It takes x, ``(batch * beams, d_model)``, and this layer's part of the cache
+        (see `Transformer.decode_step`), and returns both for the next layer and step.
         """
         y, mha = self.add_and_norm.before(x), self.mha
         # Each hypothesis has positions of its own: its heads stand beside the others'.
@@ -284,8 +263,7 @@ class CrossAttention(BaseAttention):
         ``(batch, target, d_model)``, and with ``return_attention_scores`` the
         weights ``(batch, heads, target, source)`` as well.
 
-    After a call that is not traced into a graph, ``last_attn_scores`` holds the
-    weights, ``(batch, heads, target, source)``.
+    After a call that is not traced into a graph, ``last_attn_scores`` holds them too.
 
     Example:
         >>> import numpy as np
@@ -300,7 +278,6 @@ class CrossAttention(BaseAttention):
     def build(self, x_shape, context_shape):
         self.mha.build(x_shape, context_shape)
         self.add_and_norm.build(x_shape)
-        self.built = True
 
     def call(self, x, context, context_mask=None, return_attention_scores=False):
         y = self.add_and_norm.before(x)
@@ -315,14 +292,9 @@ class CrossAttention(BaseAttention):
     def step(self, x, key_value, bias, beams):
         """The newest position of each hypothesis looks at the source.
 
-        Args:
-            x: ``(batch * beams, d_model)``.
-            key_value: what ``mha.project`` made of the encoder's output, once.
-            bias: ``(batch, 1, 1, source)``, hides the source's padding.
-            beams: number of hypotheses of each sentence.
-
-        Returns:
-            A tensor like x, and the weights ``(batch, heads, beams, source)``.
+        It takes x, ``(batch * beams, d_model)``, and of the source what ``mha.project``
+        made of it and the `mask_bias` of its padding. It returns a tensor like x, and
+        the weights ``(batch, heads, beams, source)``.
         """
         mha, depth = self.mha, self.mha.num_heads * self.mha.key_dim
         # The hypotheses of a sentence share its source: they are its queries.

@@ -21,16 +21,7 @@ def add_bias(x, bias):
 
 
 def few_rows_matmul(x, y, transpose_y=False):
-    """Many matrix products, faster where each x is known to have only a few rows.
-
-    Args:
-        x: ``(..., m, k)``.
-        y: ``(..., k, n)``, or ``(..., n, k)`` with ``transpose_y``.
-        transpose_y: multiply with y transposed.
-
-    Returns:
-        ``(..., m, n)``.
-    """
+    """Many matrix products, faster where each x is known to have only a few rows."""
     if ON_TENSORFLOW and _has_few_rows(x) and x.dtype != tf.float16:  # none on a CPU
         # The version that oneDNN does not take over: its set-up costs 40 us a
         # product on a CPU, twenty times what one query's products themselves take.
@@ -68,16 +59,7 @@ def unseen(size):
 
 
 def shrinking_while_loop(unfinished, step, state):
-    """`keras.ops.while_loop`, of tensors whose first axis may shrink.
-
-    Args:
-        unfinished: the state's fields to a boolean: whether to repeat the step.
-        step: the state's fields to the next state's.
-        state: a tuple of structures of tensors.
-
-    Returns:
-        The last state.
-    """
+    """`keras.ops.while_loop`, of tensors whose first axis may shrink."""
     if not ON_TENSORFLOW or tf.executing_eagerly():
         return ops.while_loop(unfinished, step, state)
     shapes = tf.nest.map_structure(
@@ -87,16 +69,7 @@ def shrinking_while_loop(unfinished, step, state):
 
 
 def scan(step, carry, inputs):
-    """A loop over the first axis that carries values on and stacks others.
-
-    Args:
-        step: ``(carry, one of inputs)`` to ``(carry, output)``.
-        carry: a tuple of tensors.
-        inputs: a tuple of tensors with the same first axis.
-
-    Returns:
-        The last carry, and the outputs stacked.
-    """
+    """`keras.ops.scan`: carries values along the first axis and stacks outputs."""
     if not ON_TENSORFLOW:
         return ops.scan(step, carry, inputs)
     # On TensorFlow Keras's own wants outputs of the carry's shapes.

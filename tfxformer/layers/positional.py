@@ -4,8 +4,8 @@ import keras
 import numpy as np
 from keras import ops
 
-from tfxformer.layers.base import Layer
 from tfxformer.layers.masking import padding_mask
+from tfxformer.layers.residual import Layer
 
 
 def positional_encoding(length, depth, start=0):
@@ -108,7 +108,6 @@ class PositionalEmbedding(Layer):
                 shape=(self.max_length, self.d_model),
                 initializer=keras.initializers.RandomNormal(stddev=0.02),
             )
-        self.built = True
 
     def call(self, x, mask=None):
         length = ops.shape(x)[1]

@@ -1,12 +1,57 @@
-"""Add & Norm: the residual connection around every sublayer (section 3.1)."""
+"""What every sublayer shares: its config, and its Add & Norm (section 3.1)."""
+
+import operator
 
 import keras
 
-from tfxformer.layers.base import Layer
 from tfxformer.layers.kernels import LayerNorm
 
-NORMS = ("post", "pre")
+SIZES = {"num_layers", "num_decoder_layers", "d_model", "num_heads", "key_dim", "dff"}
+SIZES |= {"vocab_size", "input_vocab_size", "target_vocab_size", "max_length"}
+# What a constructor has beside its settings; the embedding is a layer to share.
+NO_SETTINGS = {"self", "__class__", "kwargs", "embedding"}
 EPSILON = 1e-6  # added to the variance
+
+
+def settings(arguments):
+    """A constructor's arguments, its ``locals()``, as a config holds them.
+
+    Sizes become Python integers, which Keras insists on and JSON can hold.
+
+    Raises:
+        TypeError: for a size that is no integer, such as a float or a string.
+
+    Example:
+        >>> import numpy as np
+        >>> settings({"d_model": np.int32(512), "norm": "pre"})
+        {'d_model': 512, 'norm': 'pre'}
+    """
+    found = {name: x for name, x in arguments.items() if name not in NO_SETTINGS}
+    for name in SIZES & found.keys():
+        if found[name] is not None:
+            try:
+                found[name] = operator.index(found[name])
+            except (TypeError, AttributeError):  # the latter for TensorFlow's floats
+                problem = f"{name} must be an integer, not {found[name]!r}"
+                raise TypeError(problem) from None
+    return found
+
+
+class Layer(keras.layers.Layer):
+    """A Keras layer that passes masks through; its config is its arguments.
+
+    Args:
+        arguments: ``locals()`` of the constructor, as `settings` takes them.
+        kwargs: what every Keras layer takes, such as ``name`` and ``dtype``.
+    """
+
+    def __init__(self, arguments, **kwargs):
+        super().__init__(**kwargs)
+        self.supports_masking = True
+        self.settings = settings(arguments)
+
+    def get_config(self):
+        return super().get_config() | self.settings
 
 
 @keras.saving.register_keras_serializable("tfxformer")
@@ -42,7 +87,7 @@ class AddAndNorm(Layer):
 
     def __init__(self, dropout_rate=0.1, norm="post", **kwargs):
         super().__init__(locals(), **kwargs)
-        if norm not in NORMS:
+        if norm not in ("post", "pre"):
             raise ValueError(f"norm must be 'post' or 'pre', not {norm!r}")
         self.norm = norm
         policy = self.dtype_policy
@@ -51,17 +96,9 @@ class AddAndNorm(Layer):
 
     def build(self, x_shape, y_shape=None):
         self.layernorm.build(x_shape)
-        self.built = True
 
     def before(self, x):
-        """What the sublayer reads: x itself, or x normalised (pre-norm).
-
-        Args:
-            x: ``(batch, length, d_model)``.
-
-        Returns:
-            A tensor of the same shape.
-        """
+        """What the sublayer reads: x itself, or x normalised (pre-norm)."""
         return x if self.norm == "post" else self.layernorm(x)
 
     def call(self, x, y, mask=None):

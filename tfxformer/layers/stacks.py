@@ -1,0 +1,396 @@
+"""Encoder and decoder: sublayers become layers, and layers stacks (Figure 1).
+
+The encoder reads the source, all positions at once. The decoder writes the target, each
+position seeing those before it.
+"""
+
+import keras
+from keras import ops
+
+from tfxformer.layers.attention import (
+    CausalSelfAttention,
+    CrossAttention,
+    GlobalSelfAttention,
+)
+from tfxformer.layers.kernels import LayerNorm, Projection
+from tfxformer.layers.masking import padding_mask
+from tfxformer.layers.positional import PositionalEmbedding
+from tfxformer.layers.residual import EPSILON, AddAndNorm, Layer
+
+
+@keras.saving.register_keras_serializable("tfxformer")
+class FeedForward(Layer):
+    """``max(0, x W1 + b1) W2 + b2`` at each position (section 3.3), with Add & Norm.
+
+    Args:
+        d_model: size of the input and the output.
+        dff: size of the hidden layer.
+        dropout_rate: dropout of the sublayer's output.
+        norm: "post" (the paper's) or "pre".
+        activation_dropout: dropout rate of the hidden layer.
+
+    Call arguments:
+        x: ``(batch, length, d_model)``.
+
+    Returns:
+        ``(batch, length, d_model)``.
+
+    Example:
+        >>> import numpy as np
+        >>> tuple(FeedForward(16, 32)(np.ones((1, 3, 16), "float32")).shape)
+        (1, 3, 16)
+    """
+
+    def __init__(
+        self,
+        d_model,
+        dff,
+        dropout_rate=0.1,
+        norm="post",
+        activation_dropout=0.0,
+        **kwargs,
+    ):
+        super().__init__(locals(), **kwargs)
+        d_model, dff = self.settings["d_model"], self.settings["dff"]
+        of = {"dtype": self.dtype_policy}
+        self.hidden_dense = Projection(dff, activation="relu", name="hidden", **of)
+        self.dropout = keras.layers.Dropout(activation_dropout, **of)
+        self.output_dense = Projection(d_model, name="output", **of)
+        self.add_and_norm = AddAndNorm(dropout_rate, norm, name="add_norm", **of)
+
+    def build(self, x_shape):
+        self.hidden_dense.build(x_shape)
+        self.output_dense.build((*x_shape[:-1], self.hidden_dense.units))
+        self.add_and_norm.build(x_shape)
+
+    def call(self, x):
+        y = self.add_and_norm.before(x)
+        y = self.dropout(self.hidden_dense(y))  # (batch, length, dff)
+        return self.add_and_norm(x, self.output_dense(y))
+
+
+class StackLayer(Layer):
+    """One layer of a stack; see `EncoderLayer` and `DecoderLayer`.
+
+    Args:
+        d_model: size of each position's vector.
+        num_heads: number of attention heads; it divides ``d_model``.
+        dff: size of the feed-forward network's hidden layer.
+        dropout_rate: dropout of weights and sublayer outputs.
+        norm: "post" (the paper's) or "pre".
+        attention_dropout: dropout of the attention weights; None for
+            ``dropout_rate``.
+        activation_dropout: dropout of the feed-forward network's hidden layer.
+
+    Raises:
+        ValueError: when the heads do not divide ``d_model``.
+    """
+
+    def __init__(
+        self,
+        d_model,
+        num_heads,
+        dff,
+        dropout_rate=0.1,
+        norm="post",
+        attention_dropout=None,
+        activation_dropout=0.0,
+        **kwargs,
+    ):
+        super().__init__(locals(), **kwargs)
+        if d_model % num_heads:
+            raise ValueError(
+                f"d_model={d_model} is not a multiple of num_heads={num_heads}"
+            )
+        key_dim = d_model // num_heads  # section 3.2.2
+        attention = (num_heads, key_dim, dropout_rate, norm, attention_dropout)
+        feed_forward = (d_model, dff, dropout_rate, norm, activation_dropout)
+        self.make_sublayers(attention, feed_forward, self.dtype_policy)
+
+
+class Stack(Layer):
+    """Embedding, positions and a stack of layers; see `Encoder` and `Decoder`.
+
+    Args:
+        num_layers: number of layers.
+        d_model, num_heads, dff: as each `StackLayer` takes them.
+        vocab_size: number of token ids; id 0 is padding.
+        dropout_rate: dropout of embeddings, weights and sublayer outputs.
+        norm: "post" (the paper's) or "pre", which adds one norm after the stack.
+        max_length, learned_positions, use_positions, embedding: as
+            `PositionalEmbedding` takes them.
+        attention_dropout, activation_dropout: as each `StackLayer` takes them.
+    """
+
+    def __init__(
+        self,
+        num_layers,
+        d_model,
+        num_heads,
+        dff,
+        vocab_size,
+        dropout_rate=0.1,
+        norm="post",
+        max_length=2048,
+        learned_positions=False,
+        use_positions=True,
+        attention_dropout=None,
+        activation_dropout=0.0,
+        embedding=None,
+        **kwargs,
+    ):
+        super().__init__(locals(), **kwargs)
+        of = {"dtype": self.dtype_policy}
+        positions = (max_length, learned_positions, use_positions)
+        self.pos_embedding = PositionalEmbedding(
+            vocab_size, d_model, *positions, embedding, name="embedding", **of
+        )
+        self.dropout = keras.layers.Dropout(dropout_rate, **of)
+        sizes = (d_model, num_heads, dff)
+        rates = (dropout_rate, norm, attention_dropout, activation_dropout)
+        self.stack = [
+            self.kind_of_layer(*sizes, *rates, name=f"layer_{i}", **of)
+            for i in range(num_layers)
+        ]
+        self.final_norm = None
+        if norm == "pre":
+            self.final_norm = LayerNorm(epsilon=EPSILON, name="final_norm", **of)
+
+    def build_stack(self, x_shape, *context_shape):
+        """Makes the weights of all layers."""
+        self.pos_embedding.build(x_shape)
+        shape = (*x_shape, self.settings["d_model"])
+        for layer in self.stack:
+            layer.build(shape, *context_shape)
+        if self.final_norm is not None:
+            self.final_norm.build(shape)
+
+    def finish(self, x):
+        """The last layer's output, normalised once more with pre-norm."""
+        return x if self.final_norm is None else self.final_norm(x)
+
+
+@keras.saving.register_keras_serializable("tfxformer")
+class EncoderLayer(StackLayer):
+    """Self-attention, then feed-forward, each in its residual connection.
+
+    It takes the arguments of `StackLayer`.
+
+    Call arguments:
+        x: ``(batch, source, d_model)``.
+        mask: boolean padding mask ``(batch, source)``; without it the Keras mask
+            of x is used.
+
+    Returns:
+        ``(batch, source, d_model)``.
+
+    Example:
+        >>> import numpy as np
+        >>> layer = EncoderLayer(d_model=16, num_heads=2, dff=32)
+        >>> tuple(layer(np.ones((1, 3, 16), "float32")).shape)
+        (1, 3, 16)
+    """
+
+    def make_sublayers(self, attention, feed_forward, dtype):
+        self.self_attention = GlobalSelfAttention(
+            *attention, name="self_attention", dtype=dtype
+        )
+        self.ffn = FeedForward(*feed_forward, name="ffn", dtype=dtype)
+
+    def build(self, x_shape):
+        self.self_attention.build(x_shape)
+        self.ffn.build(x_shape)
+
+    def call(self, x, mask=None):
+        x = self.self_attention(x, mask=mask)
+        return self.ffn(x)
+
+
+@keras.saving.register_keras_serializable("tfxformer")
+class Encoder(Stack):
+    """Embedding, positions and a stack of encoder layers.
+
+    It takes the arguments of `Stack`.
+
+    Call arguments:
+        x: token ids ``(batch, source)``.
+        mask: boolean padding mask ``(batch, source)``; without it the Keras mask of
+            x is used, and without that, ``x != 0``.
+
+    Returns:
+        ``(batch, source, d_model)``, with the padding mask as its Keras mask.
+
+    Example:
+        >>> import numpy as np
+        >>> sizes = {"num_layers": 2, "d_model": 16, "num_heads": 2, "dff": 32}
+        >>> encoder = Encoder(vocab_size=100, **sizes)
+        >>> tuple(encoder(np.array([[7, 8, 0]])).shape)
+        (1, 3, 16)
+    """
+
+    kind_of_layer = EncoderLayer
+
+    @property
+    def enc_layers(self):
+        """The stack's `EncoderLayer`s, first to last."""
+        return self.stack
+
+    def build(self, x_shape):
+        self.build_stack(x_shape)
+
+    def call(self, x, mask=None):
+        if mask is None:
+            mask = padding_mask(x)
+        x = self.dropout(self.pos_embedding(x, mask=mask))  # (batch, source, d_model)
+        for layer in self.stack:
+            x = layer(x, mask=mask)
+        return self.finish(x)
+
+    def compute_mask(self, x, previous_mask=None):
+        return padding_mask(x) if previous_mask is None else previous_mask
+
+
+@keras.saving.register_keras_serializable("tfxformer")
+class DecoderLayer(StackLayer):
+    """Causal self-attention, cross-attention, feed-forward.
+
+    It takes the arguments of `StackLayer`.
+
+    Call arguments:
+        x: ``(batch, target, d_model)``.
+        context: the encoder's output, ``(batch, source, d_model)``.
+        x_mask: boolean padding mask ``(batch, target)``.
+        context_mask: boolean padding mask ``(batch, source)``. Where a mask is not
+            given, the Keras mask of its tensor is used.
+        return_attention_scores: also return cross-attention's weights.
+
+    Returns:
+        What `CrossAttention` returns; ``last_attn_scores`` is its own.
+
+    Example:
+        >>> import numpy as np
+        >>> layer = DecoderLayer(d_model=16, num_heads=2, dff=32)
+        >>> x, context = np.ones((1, 3, 16), "float32"), np.ones((1, 5, 16), "float32")
+        >>> tuple(layer(x, context).shape), tuple(layer.last_attn_scores.shape)
+        ((1, 3, 16), (1, 2, 3, 5))
+    """
+
+    def make_sublayers(self, attention, feed_forward, dtype):
+        self.causal_self_attention = CausalSelfAttention(
+            *attention, name="self_attention", dtype=dtype
+        )
+        self.cross_attention = CrossAttention(
+            *attention, name="cross_attention", dtype=dtype
+        )
+        self.ffn = FeedForward(*feed_forward, name="ffn", dtype=dtype)
+
+    @property
+    def last_attn_scores(self):
+        """The last cross-attention weights, ``(batch, heads, target, source)``."""
+        return self.cross_attention.last_attn_scores
+
+    def build(self, x_shape, context_shape):
+        self.causal_self_attention.build(x_shape)
+        self.cross_attention.build(x_shape, context_shape)
+        self.ffn.build(x_shape)
+
+    def call(
+        self, x, context, x_mask=None, context_mask=None, return_attention_scores=False
+    ):
+        x = self.causal_self_attention(x, mask=x_mask)
+        x, weights = self.cross_attention(
+            x, context, context_mask=context_mask, return_attention_scores=True
+        )
+        x = self.ffn(x)
+        return (x, weights) if return_attention_scores else x
+
+    def step(self, x, position, source, source_mask_bias, cache, buffers):
+        """One more position of each hypothesis; see `Decoder.step`."""
+        x, cache = self.causal_self_attention.step(x, position, cache, buffers)
+        beams = cache[0].shape[1] // self.settings["num_heads"]
+        x, weights = self.cross_attention.step(x, source, source_mask_bias, beams)
+        return self.ffn(x), cache, weights
+
+
+@keras.saving.register_keras_serializable("tfxformer")
+class Decoder(Stack):
+    """Embedding, positions and a stack of decoder layers: hidden states, no logits yet.
+
+    It takes the arguments of `Stack`.
+
+    Call arguments:
+        x: token ids ``(batch, target)``.
+        context: the encoder's output, ``(batch, source, d_model)``.
+        x_mask: boolean padding mask ``(batch, target)``; without it the Keras mask
+            of x is used, and without that, ``x != 0``.
+        context_mask: boolean padding mask ``(batch, source)``; without it the Keras
+            mask of context is used.
+        return_attention_scores: also return all layers' cross-attention weights.
+
+    Returns:
+        ``(batch, target, d_model)``, and with ``return_attention_scores`` the
+        weights ``(batch, layers, heads, target, source)``. ``last_attn_scores``
+        then holds the last layer's (see `CrossAttention`).
+
+    Example:
+        >>> import numpy as np
+        >>> sizes = {"num_layers": 2, "d_model": 16, "num_heads": 2, "dff": 32}
+        >>> decoder = Decoder(vocab_size=100, **sizes)
+        >>> context = np.ones((1, 5, 16), "float32")
+        >>> tuple(decoder(np.array([[2, 7, 8]]), context).shape)
+        (1, 3, 16)
+    """
+
+    kind_of_layer = DecoderLayer
+
+    @property
+    def dec_layers(self):
+        """The stack's `DecoderLayer`s, first to last."""
+        return self.stack
+
+    @property
+    def last_attn_scores(self):
+        """The last layer's last weights, ``(batch, heads, target, source)``."""
+        return self.stack[-1].last_attn_scores
+
+    def build(self, x_shape, context_shape):
+        self.build_stack(x_shape, context_shape)
+
+    def call(
+        self, x, context, x_mask=None, context_mask=None, return_attention_scores=False
+    ):
+        if x_mask is None:
+            x_mask = padding_mask(x)
+        x = self.dropout(self.pos_embedding(x, mask=x_mask))  # (batch, target, d_model)
+        attention = []
+        for layer in self.stack:
+            x, weights = layer(
+                x,
+                context,
+                x_mask=x_mask,
+                context_mask=context_mask,
+                return_attention_scores=True,
+            )
+            attention.append(weights)
+        x = self.finish(x)
+        return (x, ops.stack(attention, axis=1)) if return_attention_scores else x
+
+    def project_source(self, context):
+        """`EncodedSource.key_value`, of the encoder's output."""
+        return tuple(layer.cross_attention.mha.project(context) for layer in self.stack)
+
+    def step(self, tokens, position, source, source_mask_bias, cache, buffers):
+        """One more token of each hypothesis, as `Transformer.decode_step` takes it.
+
+        Here its `EncodedSource` comes as ``source`` and ``source_mask_bias``.
+        """
+        x = self.pos_embedding.step(tokens, position)  # (batch * beams, d_model)
+        caches, attention = [], []
+        for layer, key_value, past in zip(self.stack, source, cache, strict=True):
+            x, past, weights = layer.step(
+                x, position, key_value, source_mask_bias, past, buffers
+            )
+            caches.append(past)
+            attention.append(weights)  # (batch, heads, beams, source)
+        attention = ops.transpose(ops.concatenate(attention, axis=1), (0, 2, 1, 3))
+        return self.finish(x), tuple(caches), attention
