@@ -9,7 +9,7 @@ from tfxformer.decoding import DecodingOptions
 from tfxformer.decoding.options import NEVER
 from tfxformer.errors import UserError
 from tfxformer.exporting import saved_model
-from tfxformer.exporting.metadata import read_metadata
+from tfxformer.exporting.repository import read_metadata
 from tfxformer.exporting.saved_model import export
 from tfxformer.exporting.verify import verify
 from tfxformer.translator import Translator

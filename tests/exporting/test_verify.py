@@ -13,7 +13,7 @@ from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
 
 from tfxformer.errors import UserError
 from tfxformer.exporting import verify as verify_module
-from tfxformer.exporting.metadata import EXAMPLES_FILE, read_records
+from tfxformer.exporting.repository import EXAMPLES_FILE, read_records
 from tfxformer.exporting.verify import Check, Report, verify
 
 X = tf.TensorSpec([None, 4], tf.float32, name="x")
@@ -22,7 +22,7 @@ X = tf.TensorSpec([None, 4], tf.float32, name="x")
 def inspect(folder, allow_xla=False):
     """The report of `verify`, made in this process: a fresh one takes seconds."""
     report = Report(folder)
-    for kind, *finding in verify_module._inspect(str(folder), allow_xla):
+    for kind, *finding in verify_module.inspect(str(folder), allow_xla):
         if kind == "check":
             report.checks.append(Check(*finding))
         else:

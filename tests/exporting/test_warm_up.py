@@ -3,9 +3,9 @@
 import pytest
 import tensorflow as tf
 from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
+from tfxformer.exporting.warm_up import WARM_UP_FILE, read_warm_up, warm_up_requests
 
 from tfxformer.errors import UserError
-from tfxformer.exporting.warm_up import WARM_UP_FILE, read_warm_up, warm_up_requests
 
 
 def test_an_export_has_requests_that_run(exported, served):

@@ -13,7 +13,7 @@ from tfxformer import DecodingOptions, Tokenizer, Transformer, Translator
 from tfxformer.corpora import load
 from tfxformer.errors import UserError
 from tfxformer.exporting import saved_model
-from tfxformer.exporting.metadata import METADATA_FILE
+from tfxformer.exporting.repository import METADATA_FILE
 from tfxformer.exporting.saved_model import average_checkpoints, export, write
 from tfxformer.exporting.verify import verify
 from tfxformer.exporting.weights import HalfWeights, read_export

@@ -11,7 +11,7 @@ from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 from tensorflow.core.protobuf.trackable_object_graph_pb2 import TrackableObjectGraph
 
 from tfxformer.errors import UserError
-from tfxformer.exporting.metadata import read_metadata
+from tfxformer.exporting.repository import read_metadata
 from tfxformer.model import Transformer
 from tfxformer.tokenizer import Tokenizer
 
