@@ -2,6 +2,7 @@
 
 import logging
 
+import ctranslate2
 import numpy as np
 import tensorflow as tf
 from keras import ops
@@ -46,9 +47,9 @@ def export_ctranslate2(run, to="export", name="pt_en", checkpoint="best", averag
         The new folder, ``to/name/version``.
 
     Raises:
-        UserError: when CTranslate2 is not installed or cannot express the model, the
-            run cannot be read, the repository not be written, or the export would
-            not translate as the run does.
+        UserError: when CTranslate2 cannot express the model, the run cannot be read,
+            the repository not be written, or the export would not translate as the
+            run does.
 
     Example:
         >>> export_ctranslate2("nowhere", "export", "pt_en_ct2")
@@ -56,7 +57,6 @@ def export_ctranslate2(run, to="export", name="pt_en", checkpoint="best", averag
         ...
         tfxformer.errors.UserError: ...
     """
-    _import_ctranslate2()
     folder = model_folder(to, name)
     if any(folder.glob("*/saved_model.pb")):
         raise UserError(
@@ -77,17 +77,6 @@ def export_ctranslate2(run, to="export", name="pt_en", checkpoint="best", averag
     return next_version(to, name, write_and_prove)[0]
 
 
-def _import_ctranslate2():
-    try:
-        import ctranslate2
-    except ImportError:
-        raise UserError(
-            "--format ctranslate2: needs CTranslate2; "
-            "pip install 'tfxformer[ctranslate2]'"
-        ) from None
-    return ctranslate2
-
-
 # --- The weights, where CTranslate2 looks for them ---
 
 
@@ -102,13 +91,13 @@ def specification(tokenizer, transformer):
         A ``ctranslate2.specs.TransformerSpec``, checked; ``save`` writes it.
 
     Raises:
-        UserError: when CTranslate2 is not installed, or cannot express the model.
+        UserError: when CTranslate2 cannot express the model.
     """
     config = transformer.config
     if not config["use_positions"]:
         raise UserError("use_positions=False: CTranslate2 always adds positions")
     encoder, decoder = transformer.encoder, transformer.decoder
-    spec = _import_ctranslate2().specs.TransformerSpec.from_config(
+    spec = ctranslate2.specs.TransformerSpec.from_config(
         (len(encoder.enc_layers), len(decoder.dec_layers)),
         config["num_heads"],
         pre_norm=config["norm"] == "pre",
@@ -212,7 +201,6 @@ def prove(path, translator):
     Raises:
         UserError: when CTranslate2 cannot load it, or scores differently.
     """
-    ctranslate2 = _import_ctranslate2()
     try:
         engine = ctranslate2.Translator(str(path), compute_type="float32")
     except (RuntimeError, ValueError) as error:
