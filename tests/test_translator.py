@@ -46,12 +46,6 @@ def test_a_string_gives_a_string_and_a_list_a_list(translator):
     assert translator(np.array(SENTENCES[:2])) == translator(SENTENCES[:2])
 
 
-def test_it_has_learnt_something(translator):
-    translations = translator(SENTENCES)
-    assert len(set(translations)) > 32
-    assert sum(line.endswith((".", "?", "!")) for line in translations) > 50
-
-
 @pytest.mark.parametrize("wrong", [None, 3, bytearray(b"a"), np.array("a"), ["a"]])
 def test_only_strings_are_taken(translator, wrong):
     t, two = translator, ["a", "b"]
@@ -112,19 +106,6 @@ def test_bad_input_disturbs_nobody(translator):
     assert all("\0" not in answer for answer in bad.values())
     assert bad["NUL"] == model("O gato bebe leite.")  # a NUL counts as a space
     assert model("O gato\ud800bebe leite.") == model("O gato bebe leite.")
-
-
-def test_nothing_in_nothing_out(served):
-    answer = served.answers("translate", {"text": ["", " "]})
-    assert answer["translation"].tolist() == [b"", b""]
-    assert answer["score"].tolist() == [0.0, 0.0]
-    empty = np.array([], object)
-    answer = served.answers("translate", {"text": empty})
-    assert answer["translation"].shape == answer["score"].shape == (0,)
-    score = served.answers("score", {"text": empty, "translation": empty})
-    assert score["score"].shape == (0,)
-    ids = np.zeros((0, 0), "int32")
-    assert served.answers("detokenize", {"ids": ids})["text"].shape == (0,)
 
 
 # --- Scores ---
@@ -272,26 +253,24 @@ def test_a_document_s_score_is_the_mean_over_its_tokens():
 # --- Loading ---
 
 
-def test_loading_says_what_is_missing(run_folder, tmp_path):
+def test_loading_says_what_is_missing_or_damaged(run_folder, tmp_path):
     with pytest.raises(UserError, match="no such run folder"):
         Translator.load(tmp_path / "nothing")
     with pytest.raises(UserError, match=r"config\.yaml is missing"):
         Translator.load(tmp_path)
     copy = shutil.copytree(run_folder, tmp_path / "copy")
+    for name in ("tokenizer.model", "best.weights.h5", "config.yaml"):
+        content = (copy / name).read_bytes()
+        (copy / name).write_bytes(content[:1000][::-1])
+        with pytest.raises(UserError, match=re.escape(name)):
+            Translator.load(copy)
+        (copy / name).write_bytes(content)
     config = (copy / "config.yaml").read_text()
     (copy / "config.yaml").write_text(config.replace("dff: 128", "dff: 256"))
     with pytest.raises(UserError, match="of another model"):
         Translator.load(copy)
     (copy / "best.weights.h5").unlink()
     with pytest.raises(UserError, match=r"best\.weights\.h5 is missing"):
-        Translator.load(copy)
-
-
-@pytest.mark.parametrize("file", ["best.weights.h5", "tokenizer.model", "config.yaml"])
-def test_damaged_files_are_named(run_folder, tmp_path, file):
-    copy = shutil.copytree(run_folder, tmp_path / "copy")
-    (copy / file).write_bytes((copy / file).read_bytes()[:1000][::-1])
-    with pytest.raises(UserError, match=re.escape(file)):
         Translator.load(copy)
 
 

@@ -164,11 +164,14 @@ def test_it_has_requests_that_a_server_may_run_and_that_run(exported, served):
         assert log.WhichOneof("log_type") == "predict_log"
         request = log.predict_log.request
         assert request.model_spec.name == exported.parent.name
+        name = request.model_spec.signature_name
         inputs = {key: tf.make_ndarray(x) for key, x in request.inputs.items()}
-        answer = served.answers(request.model_spec.signature_name, inputs)
         rows = len(next(iter(inputs.values())))
-        assert rows > 0 and all(len(value) == rows for value in answer.values())
-        names.add(request.model_spec.signature_name)
+        assert rows > 0
+        if name not in names:  # the others differ in size alone
+            answer = served.answers(name, inputs)
+            assert all(len(value) == rows for value in answer.values())
+            names.add(name)
     assert names == {*served.signatures}
 
 

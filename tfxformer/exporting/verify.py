@@ -14,7 +14,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -116,33 +115,31 @@ def verify(path, *, allow_xla=False):
     """
     started = time.perf_counter()
     path = find_saved_model(path)
-    notes = ["a server mounts numbered versions: put this in NAME/1/"]
-    if path.resolve().name.isdecimal():
-        notes = []
+    notes, death = [], ""
+    if not path.resolve().name.isdecimal():
+        notes.append("a server mounts numbered versions: put this in NAME/1/")
     code = "import sys; from tfxformer.exporting.verify import child; child(*sys.argv)"
-    with tempfile.TemporaryFile("w+") as found, tempfile.TemporaryFile("w+") as log:
-        try:
-            status = subprocess.run(
-                [sys.executable, "-c", code, path, "xla" * allow_xla],
-                # A trainer beside us may hold the accelerator's memory.
-                env=os.environ | {"CUDA_VISIBLE_DEVICES": "-1"},
-                stdin=subprocess.DEVNULL,
-                stdout=found,
-                stderr=log,
-                timeout=TIMEOUT,
-            ).returncode
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", code, path, "xla" * allow_xla],
+            # A trainer beside us may hold the accelerator's memory.
+            env=os.environ | {"CUDA_VISIBLE_DEVICES": "-1"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=TIMEOUT,
+        )
+        status = done.returncode
+        if status:
             name = signal.Signals(-status).name if status < 0 else f"exit {status}"
-            death = status and f"crashed ({name})"
-        except subprocess.TimeoutExpired:
-            death = f"gave no answer within {TIMEOUT} s and was stopped"
-        found.seek(0)
-        log.seek(0)
-        findings = [json.loads(line) for line in found]
-        last = [line for line in log.read().splitlines() if line][-1:]
+            death = f"crashed ({name})"
+    except subprocess.TimeoutExpired as stopped:
+        done, death = stopped, f"gave no answer within {TIMEOUT} s and was stopped"
+    findings = [json.loads(line) for line in (done.stdout or b"").splitlines()]
     notes += [finding for finding in findings if isinstance(finding, str)]
     checks = [Check(*finding) for finding in findings if isinstance(finding, list)]
     if death:
-        detail = f"it {death} while the next check ran: {_line(*last or [''])}"
+        *_, last = "", *(done.stderr or b"").decode(errors="replace").splitlines()
+        detail = f"it {death} while the next check ran: {_line(last)}"
         checks.append(Check("process", False, detail))
     return Report(path, checks, notes, time.perf_counter() - started)
 
