@@ -100,17 +100,22 @@ def test_options_are_chosen_at_export_and_recorded(run_folder, tmp_path):
 
 
 @pytest.mark.slow
-def test_xla_gives_the_same_and_names_its_flag(run_folder, translator, tmp_path):
-    path, report = export(run_folder, tmp_path, "model", xla=True)
+def test_xla_gives_the_same_and_names_its_flag_and_float16_halves_the_file(
+    run_folder, exported, tmp_path
+):
+    path, report = export(run_folder, tmp_path, "model", xla=True, precision="float16")
     assert report.ok
     assert "--xla_cpu_compilation_enabled=true" in report.describe()
     assert not verify(path).ok  # a server without the flag would refuse
     texts = ["O gato preto bebeu o leite.", "Bom dia!", "", "Onde está o gato?"]
-    loaded = tf.saved_model.load(str(path))
-    assert [line.decode() for line in loaded(texts).numpy()] == translator(texts)
+    loaded, python = tf.saved_model.load(str(path)), Translator.load(path)
+    assert [line.decode() for line in loaded(texts).numpy()] == python(texts)
     one = loaded.signatures["attention"](text=tf.constant(texts[:1]))["attention"]
-    other = translator.explain(texts[0]).attention
+    other = python.explain(texts[0]).attention
     np.testing.assert_allclose(one[0], other, atol=1e-4)
+    data = "variables/variables.data-00000-of-00001"
+    ratio = (path / data).stat().st_size / (exported / data).stat().st_size
+    assert 0.5 < ratio < 0.54  # biases and norms stay as they are
 
 
 def test_the_weights_are_in_it_once(exported, translator):

@@ -35,21 +35,13 @@ def export_ctranslate2(run, to="export", name="pt_en", checkpoint="best", averag
 
     The folder has CTranslate2's own files and ``tokenizer.model`` for SentencePiece.
     It is renamed into place once CTranslate2 scores translations as the run does.
-
-    Args:
-        run: the path of a run folder, or of an export.
-        to: the model repository.
-        name: the model's name in it.
-        checkpoint: "best" or "last".
-        average: export the mean of the weights of this many newest checkpoints.
+    The arguments are those of `tfxformer.exporting.saved_model.export`.
 
     Returns:
         The new folder, ``to/name/version``.
 
     Raises:
-        UserError: when CTranslate2 cannot express the model, the run cannot be read,
-            the repository not be written, or the export would not translate as the
-            run does.
+        UserError: as that does, and when CTranslate2 cannot express the model.
 
     Example:
         >>> export_ctranslate2("nowhere", "export", "pt_en_ct2")
@@ -188,12 +180,8 @@ def _array(weight):
 def prove(path, translator):
     """Loads an export with CTranslate2 and compares it with what was exported.
 
-    Both score what the translator writes for `PROBES`: the log-probability of each
+    Both score what the `Translator` writes for `PROBES`: the log-probability of each
     token, and so each weight, must be alike.
-
-    Args:
-        path: the exported folder.
-        translator: the `Translator` that it was made from.
 
     Returns:
         A line that says what was compared.

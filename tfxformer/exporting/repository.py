@@ -196,12 +196,7 @@ def _publish(part, folder):
 
 
 def write_metadata(path, model):
-    """Writes the limits and settings of a model beside it.
-
-    Args:
-        path: the SavedModel's folder.
-        model: what JSON can hold, by name.
-    """
+    """Writes a model's limits and settings, a dict, into its SavedModel's folder."""
     versions = {
         "tfxformer": __version__,
         "tensorflow": importlib.metadata.version("tensorflow"),
@@ -212,10 +207,7 @@ def write_metadata(path, model):
 
 
 def read_metadata(path):
-    """Reads the limits and settings of an exported model.
-
-    Args:
-        path: the SavedModel's folder.
+    """Reads the limits and settings of an exported model from its folder.
 
     Returns:
         A dict: ``max_length``, ``architecture`` (the arguments of `Transformer`),
@@ -241,13 +233,13 @@ def read_metadata(path):
 
 
 def write_records(file, name, asked):
-    """Writes requests, in the form of TensorFlow Serving's warm-up.
+    """Writes requests to a model, in the form of TensorFlow Serving's warm-up.
 
     Args:
         file: the path to write.
         name: the model's name.
         asked: tuples of a signature's name, its inputs, and perhaps its outputs,
-            arrays by name; a server takes 1,000 for its warm-up at most.
+            arrays by name. For its warm-up, a server takes 1,000 at most.
     """
     import numpy as np
     import tensorflow as tf
@@ -272,11 +264,9 @@ def write_records(file, name, asked):
 def read_records(file):
     """Reads what `write_records` wrote, or a warm-up of another program.
 
-    Args:
-        file: a path; there need be no such file.
-
     Returns:
-        A list of ``PredictLog``. Logs of other kinds of request are left out.
+        A list of ``PredictLog``, empty where there is no file. Logs of other kinds of
+        request are left out.
 
     Raises:
         UserError: when the file is damaged.

@@ -157,7 +157,7 @@ def write(translator, path, name="pt_en", precision="float32"):
         archive.track(half)
         stored = dict(zip(map(id, half.matrices), half.halves, strict=True))
         weights = [stored.get(id(x), x.value) for x in translator.transformer.weights]
-    # In order, for `read_export`. Tracking the model would write each weight twice.
+    # In order, for `read_export`; tracking the model would write each weight twice.
     archive._tf_trackable.weights = weights
     for signature, function in translator.signatures.items():
         if signature == "serving_default":  # the archive's alias for the first endpoint
@@ -171,7 +171,15 @@ def write(translator, path, name="pt_en", precision="float32"):
             signature, python, input_signature=function.input_signature
         )
         if signature == "translate":
-            archive._tf_trackable.__call__ = _callable_on_any_shape(endpoint)
+            translate = endpoint
+
+    # As the TensorFlow tutorial's export, it may be called on any shape.
+    @tf.function(autograph=False, input_signature=[tf.TensorSpec(None, tf.string)])
+    def call(text):
+        found = translate(tf.reshape(text, [-1]))["translation"]
+        return tf.reshape(found, tf.shape(text))
+
+    archive._tf_trackable.__call__ = call
     with quiet_stderr():
         archive.write_out(str(path), verbose=False)
     _drop_output_shapes(Path(path, "saved_model.pb"))
@@ -197,17 +205,6 @@ def write(translator, path, name="pt_en", precision="float32"):
     write_records(Path(path, EXAMPLES_FILE), name, examples)
 
 
-def _callable_on_any_shape(translate):
-    """Makes the export callable as the TensorFlow tutorial's is, on any shape."""
-
-    @tf.function(autograph=False, input_signature=[tf.TensorSpec(None, tf.string)])
-    def call(text):
-        found = translate(tf.reshape(text, [-1]))["translation"]
-        return tf.reshape(found, tf.shape(text))
-
-    return call
-
-
 def _drop_output_shapes(file):
     """Leaves out of a SavedModel the shapes that loading infers anyway."""
     model = SavedModel.FromString(file.read_bytes())
@@ -221,12 +218,8 @@ def _drop_output_shapes(file):
 def warm_up_requests(translator):
     """What warms a translator up: each signature, short and long, few and many.
 
-    Args:
-        translator: a `Translator`.
-
-    Returns:
-        Pairs of a signature's name and its inputs. With XLA, sentences of the shapes
-        that most requests have, for each is compiled by itself.
+    Pairs of a signature's name and its inputs. With XLA, sentences of the shapes that
+    most requests have, for each is compiled by itself.
     """
     ids = translator.answers("tokenize", {"text": [LONG]})["ids"]
     # With the end token they fill these columns, nearly.
