@@ -65,7 +65,7 @@ def exported(run_folder, once):
     with once("export") as folder:
         if not folder.exists():
             _, report = export(run_folder, folder)
-            assert report.ok
+            folder.with_name("report.txt").write_text(report.describe(), "utf-8")
         return max(folder.glob("*/1"))
 
 

@@ -135,12 +135,6 @@ def test_the_best_place(text, parts):
     assert pieces[2].split()[0] == parts[1]
 
 
-def test_what_fits_stays_whole():
-    texts = ["um dois três", "quatro; cinco"]
-    assert split_to_fit(texts, words, 3) == [["um dois três"], ["quatro; cinco"]]
-    assert split_to_fit([], words, 3) == []
-
-
 def test_a_word_is_cut_between_characters():
     assert split_to_fit(["abcdefgh"], characters, 4) == [["abcd", "", "efgh"]]
     # A character is not cut, though it be too long by itself.

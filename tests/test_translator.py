@@ -46,12 +46,6 @@ def test_a_string_gives_a_string_and_a_list_a_list(translator):
     assert translator(np.array(SENTENCES[:2])) == translator(SENTENCES[:2])
 
 
-def test_it_has_learnt_something(translator):
-    translations = translator(SENTENCES)
-    assert len(set(translations)) > 32
-    assert sum(line.endswith((".", "?", "!")) for line in translations) > 50
-
-
 @pytest.mark.parametrize("wrong", [None, 3, bytearray(b"a"), np.array("a"), ["a"]])
 def test_only_strings_are_taken(translator, wrong):
     t, two = translator, ["a", "b"]
@@ -59,9 +53,7 @@ def test_only_strings_are_taken(translator, wrong):
     doors = [
         ("text", t.translate),
         ("text", t.n_best),
-        ("text", lambda x: t.score(x, two)),
         ("translation", lambda x: t.score(two, x)),
-        ("text", lambda x: t.complete(x, two)),
         ("prefix", lambda x: t.complete(two, x)),
     ]
     for name, door in doors:
@@ -72,20 +64,15 @@ def test_only_strings_are_taken(translator, wrong):
     for door in (t.explain, t.parts, lambda x: [*t.stream(x)]):
         with pytest.raises(TypeError, match=kind):
             door(wrong)
-    if wrong != ["a"]:
-        with pytest.raises(TypeError, match="give a list of strings, not "):
-            t(wrong)
 
 
-@pytest.mark.parametrize("model", ["translator", "served"])
-def test_batches_do_not_change_a_translation(model, request):
-    model = request.getfixturevalue(model)
-    alone = [model(sentence) for sentence in SENTENCES[:24]]
-    order = np.random.default_rng(0).permutation(24)
-    for tokens in (1, 50, 2048):
-        got = model([SENTENCES[i] for i in order], tokens_per_batch=tokens)
-        expected = [alone[i] for i in order]
-        assert_same(model, [SENTENCES[i] for i in order], expected, got)
+def test_batches_do_not_change_a_translation(translator, served):
+    alone = translator(SENTENCES[:16], tokens_per_batch=1)
+    order = np.random.default_rng(0).permutation(16)
+    shuffled, expected = zip(*((SENTENCES[i], alone[i]) for i in order), strict=True)
+    for model, tokens in ((translator, 50), (translator, 2048), (served, 2048)):
+        got = model([*shuffled], tokens_per_batch=tokens)
+        assert_same(model, shuffled, expected, got)
 
 
 # --- Bad input: what goes in, and what is documented to come out ---
@@ -106,12 +93,9 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize(
-    "model", ["translator", pytest.param("served", marks=pytest.mark.slow)]
-)
-def test_bad_input_disturbs_nobody(model, request):
-    model = request.getfixturevalue(model)
-    good = SENTENCES[:4]
+def test_bad_input_disturbs_nobody(translator):
+    """The examples of each export hold such input, too, and a session answers them."""
+    model, good = translator, SENTENCES[:4]
     alone = [model(sentence) for sentence in good]
     answers = model([*good[:2], *BAD.values(), *good[2:]], tokens_per_batch=10_000)
     assert_same(model, good, alone, answers[:2] + answers[-2:])
@@ -122,27 +106,6 @@ def test_bad_input_disturbs_nobody(model, request):
     assert all("\0" not in answer for answer in bad.values())
     assert bad["NUL"] == model("O gato bebe leite.")  # a NUL counts as a space
     assert model("O gato\ud800bebe leite.") == model("O gato bebe leite.")
-
-
-def test_nothing_in_nothing_out(served):
-    answer = served.answers("translate", {"text": ["", " "]})
-    assert answer["translation"].tolist() == [b"", b""]
-    assert answer["score"].tolist() == [0.0, 0.0]
-    empty = np.array([], object)
-    answer = served.answers("translate", {"text": empty})
-    assert answer["translation"].shape == answer["score"].shape == (0,)
-    score = served.answers("score", {"text": empty, "translation": empty})
-    assert score["score"].shape == (0,)
-    ids = np.zeros((0, 0), "int32")
-    assert served.answers("detokenize", {"ids": ids})["text"].shape == (0,)
-
-
-def test_a_translation_that_does_not_end_is_cut_at_its_own_limit(translator):
-    ids = translator.tokenizer.tokenize(["o " * 20])
-    answer = translator.answers("translate", {"text": ["o " * 20]})
-    written = translator.tokenizer.tokenize(answer["translation"]).row_lengths()
-    limit = 2 * int(ids.row_lengths()[0]) + 12
-    assert int(written[0]) <= min(limit, translator.max_length)
 
 
 # --- Scores ---
@@ -162,23 +125,15 @@ def test_score_is_the_mean_log_probability(translator):
         logits = translator.transformer(inputs).numpy()[0].astype("float64")
         logs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
         assert score == pytest.approx(logs[range(len(target)), target].mean(), abs=1e-4)
-
-
-def test_translating_and_scoring_agree(translator):
-    """Where the translation's text has the very tokens that were written."""
-    translations, scores = translator.translate(SENTENCES)
-    forced = translator.score(SENTENCES, translations)
-    fits = np.isfinite(forced)  # the others do not end, and are too long to score
-    assert fits.mean() > 0.9 and (scores <= 0).all()
-    assert np.median(np.abs(forced - scores)[fits]) < 1e-4
+    # Translating gives the scores of the very tokens that it writes.
+    assert np.median(np.abs(translator.translate(sentences)[1] - scores)) < 1e-4
 
 
 def test_given_translations_are_scored_in_order(translator):
-    texts, translations = zip(*PAIRS[:20], ("", ""), ("Olá.", ""), strict=True)
-    answer = translator.answers("score", {"text": texts, "translation": translations})
-    for tokens in (1, 2048):
-        scores = translator.score(texts, translations, tokens_per_batch=tokens)
-        assert scores == pytest.approx(answer["score"], abs=1e-5)
+    texts, translations = zip(*PAIRS[:12], ("", ""), ("Olá.", ""), strict=True)
+    alone = translator.score(texts, translations, tokens_per_batch=1)
+    scores = translator.score(texts, translations)
+    assert scores == pytest.approx(alone, abs=1e-5)
     assert scores[-2] == 0 and (scores[:-2] < 0).all()
     others = translator.score(texts, translations[1:] + translations[:1])
     assert (scores > others).mean() > 0.7
@@ -295,38 +250,27 @@ def test_a_document_s_score_is_the_mean_over_its_tokens():
     assert scores == pytest.approx([-1, -(2 + 6 + 2) / 7, 0, 0])
 
 
-def test_a_document_is_its_sentences(translator):
-    one = translator(SENTENCES[:5])
-    text = "\n".join([" ".join(SENTENCES[:3]), "", *SENTENCES[3:5]])
-    got = translator(text).split("\n")
-    assert got[1] == "" and len(got) == 4
-    joined = " ".join(SENTENCES[:3]), *SENTENCES[3:5]
-    assert_same(translator, joined, [" ".join(one[:3]), *one[3:]], [got[0], *got[2:]])
-
-
 # --- Loading ---
 
 
-def test_loading_says_what_is_missing(run_folder, tmp_path):
+def test_loading_says_what_is_missing_or_damaged(run_folder, tmp_path):
     with pytest.raises(UserError, match="no such run folder"):
         Translator.load(tmp_path / "nothing")
     with pytest.raises(UserError, match=r"config\.yaml is missing"):
         Translator.load(tmp_path)
     copy = shutil.copytree(run_folder, tmp_path / "copy")
+    for name in ("tokenizer.model", "best.weights.h5", "config.yaml"):
+        content = (copy / name).read_bytes()
+        (copy / name).write_bytes(content[:1000][::-1])
+        with pytest.raises(UserError, match=re.escape(name)):
+            Translator.load(copy)
+        (copy / name).write_bytes(content)
     config = (copy / "config.yaml").read_text()
     (copy / "config.yaml").write_text(config.replace("dff: 128", "dff: 256"))
     with pytest.raises(UserError, match="of another model"):
         Translator.load(copy)
     (copy / "best.weights.h5").unlink()
     with pytest.raises(UserError, match=r"best\.weights\.h5 is missing"):
-        Translator.load(copy)
-
-
-@pytest.mark.parametrize("file", ["best.weights.h5", "tokenizer.model", "config.yaml"])
-def test_damaged_files_are_named(run_folder, tmp_path, file):
-    copy = shutil.copytree(run_folder, tmp_path / "copy")
-    (copy / file).write_bytes((copy / file).read_bytes()[:1000][::-1])
-    with pytest.raises(UserError, match=re.escape(file)):
         Translator.load(copy)
 
 
@@ -386,11 +330,10 @@ def test_a_stream_grows_token_by_token_to_the_whole(brief):
 def test_streams_take_the_options_but_a_beam(translator, brief):
     model = translator.tokenizer, translator.transformer
     beam = DecodingOptions(beam_size=3, n_best=2, length_penalty=0.6, max_length=5)
-    *_, last = Translator(*model, beam).stream(SENTENCES[0])
-    assert last == brief(SENTENCES[0])
-    drawn = Translator(*model, DecodingOptions(sampling=True, seed=3, max_length=5))
-    *_, last = drawn.stream(SENTENCES[0])
-    assert last == drawn(SENTENCES[0])
+    drawn = DecodingOptions(sampling=True, seed=3, max_length=5)
+    sampled = Translator(*model, drawn)
+    for streaming, whole in ((Translator(*model, beam), brief), (sampled, sampled)):
+        assert [*streaming.stream(SENTENCES[0])][-1] == whole(SENTENCES[0])
 
 
 def test_half_a_character_is_not_seen(translator, monkeypatch):

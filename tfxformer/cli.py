@@ -400,6 +400,8 @@ def export(
             f"{', '.join(given)}: not with --format ctranslate2: CTranslate2 takes its "
             "options when it runs the model"
         )
+    if format == "ctranslate2":
+        _need("ctranslate2", "ctranslate2")
     start_tensorflow()
     if format == "ctranslate2":
         from tfxformer.exporting.ctranslate2 import export_ctranslate2

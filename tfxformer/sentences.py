@@ -106,18 +106,19 @@ def split_to_fit(texts, count, limit):
         >>> split_to_fit(["um, dois", "um dois, três quatro cinco"], count, limit=3)
         [['um, dois'], ['um dois,', ' ', 'três quatro cinco']]
     """
-    halves = {}  # by text: its left half, the white space, its right half
-    todo = list(dict.fromkeys(texts))
-    while todo:
-        long = [
-            text
-            for text, tokens in zip(todo, count(todo), strict=True)
-            if tokens > limit and len(text) > 1
-        ]
-        halves.update((text, _halve(text)) for text in long)
-        parts = dict.fromkeys(part for text in long for part in halves[text][::2])
-        todo = [part for part in parts if part not in halves]
-    return [_parts(text, halves) for text in texts]
+    if not texts:
+        return []
+    long = {
+        text: _halve(text)
+        for text, tokens in zip(texts, count(texts), strict=True)
+        if tokens > limit and len(text) > 1
+    }
+    halves = [*dict.fromkeys(half for cut in long.values() for half in cut[::2])]
+    parts = dict(zip(halves, split_to_fit(halves, count, limit), strict=True))
+    found = {text: [text] for text in texts}
+    for text, (left, space, right) in long.items():
+        found[text] = [*parts[left], space, *parts[right]]
+    return [found[text] for text in texts]
 
 
 def _pieces(text, starts):
@@ -200,10 +201,3 @@ def _halve(text):
             break
     left, right = text[:cut].rstrip(), text[cut:].lstrip()
     return left, text[len(left) : len(text) - len(right)], right
-
-
-def _parts(text, halves):
-    if text not in halves:
-        return [text]
-    left, space, right = halves[text]
-    return [*_parts(left, halves), space, *_parts(right, halves)]

@@ -12,8 +12,7 @@ from tfxformer import sentences
 from tfxformer.decoding import DecodingOptions, decode_steps
 from tfxformer.decoding.options import NEVER
 from tfxformer.errors import UserError
-from tfxformer.exporting.metadata import read_metadata
-from tfxformer.exporting.repository import find_model
+from tfxformer.exporting.repository import find_model, read_metadata
 from tfxformer.exporting.signatures import signatures
 from tfxformer.exporting.weights import read_export
 from tfxformer.tokenizer import encode_source

@@ -3,11 +3,11 @@
 import json
 import sys
 
+import ctranslate2
 import numpy as np
 import oracle
 import pytest
 import sentencepiece
-from numpy.testing import assert_allclose
 
 from tfxformer import Tokenizer
 from tfxformer.decoding import decode
@@ -17,8 +17,6 @@ from tfxformer.exporting.ctranslate2 import export_ctranslate2, prove, specifica
 from tfxformer.tokenizer import END_ID, PAD_ID
 from tfxformer.translator import Translator
 
-ctranslate2 = pytest.importorskip("ctranslate2")
-
 MAX_LENGTH = 20
 VARIANTS = {
     "post, learned": {"norm": "post", "learned_positions": True},
@@ -27,12 +25,9 @@ VARIANTS = {
         "tie_embeddings": True,
         "learned_positions": True,
     },
-    # An odd width, an odd hidden layer, a deeper encoder.
-    "odd": {
-        **{"num_layers": 3, "num_decoder_layers": 1, "d_model": 15, "num_heads": 3},
-        **{"dff": 7, "norm": "pre"},
-    },
-    "one head": {"num_heads": 1, "tie_embeddings": True},
+    # An odd width, one wide head, an odd hidden layer, a deeper encoder.
+    "odd": {"num_layers": 2, "num_decoder_layers": 1, "d_model": 15, "num_heads": 1}
+    | {"dff": 7, "norm": "pre"},
 }
 FILES = {"config.json", "model.bin", "shared_vocabulary.json", "tokenizer.model"}
 
@@ -58,7 +53,9 @@ def pair(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("ctranslate2")
     specification(tokenizer, transformer).save(str(folder))
     engine = ctranslate2.Translator(str(folder), intra_threads=1)
-    return Translator(tokenizer, transformer), engine
+    translator = Translator(tokenizer, transformer)
+    assert "7 translations as the run does" in prove(folder, translator)
+    return translator, engine
 
 
 def test_greedy_translations_and_their_scores_are_the_same(pair):
@@ -91,15 +88,6 @@ def test_greedy_translations_and_their_scores_are_the_same(pair):
     beam = engine.translate_batch(some, beam_size=4, max_decoding_length=MAX_LENGTH)
     written = {token for result in beam for token in result.hypotheses[0]}
     assert written and not written & {*tokens(range(END_ID))}
-    for sentence, target in [(ids[5], ids[7]), (ids[0], ids[1]), (ids[1], ids[0])]:
-        inputs = np.array([[*sentence, END_ID]]), np.array([[2, *target]])
-        logits = np.array(transformer(inputs))[0].astype("float64")[:, END_ID:]
-        logs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
-        expected = logs[
-            np.arange(len(target) + 1), np.array([*target, END_ID]) - END_ID
-        ]
-        (result,) = engine.score_batch([tokens(sentence)], [tokens(target)])
-        assert_allclose(result.log_probs, expected, rtol=0, atol=1e-4)
 
 
 # --- The command ---
@@ -114,20 +102,16 @@ def folder(run_folder, tmp_path_factory):
 def test_the_folder_translates_without_tfxformer(folder, translator):
     """As docs/export.md does it."""
     assert {file.name for file in folder.iterdir()} == FILES
-    texts = [f"Tenho {n} gatos." for n in range(9)]
-    texts += ["", "O gato bebe leite.", "Onde está a chave?", "😀 Olá", "não " * 99]
+    texts = ["", "O gato bebe leite.", "Onde está a chave?", "😀 Olá", "não " * 99]
     longest = json.loads((folder / "config.json").read_text())["max_length"]
     model_file = str(folder / "tokenizer.model")
     tokenizer = sentencepiece.SentencePieceProcessor(model_file=model_file)
     engine = ctranslate2.Translator(str(folder), intra_threads=1)
     source = tokenizer.encode(texts, out_type=str)
     limits = [min(2 * len(tokens) + 12, longest) for tokens in source]
+    lengths = {"max_input_length": longest, "max_decoding_length": max(limits)}
     results = engine.translate_batch(
-        source,
-        beam_size=1,
-        min_decoding_length=0,
-        max_input_length=longest,
-        max_decoding_length=max(limits),
+        source, beam_size=1, min_decoding_length=0, **lengths
     )
     translations = [
         tokenizer.decode(result.hypotheses[0][:limit])
@@ -160,24 +144,20 @@ def test_an_export_that_scores_otherwise_is_not_published(
     assert list((tmp_path / "toy").iterdir()) == []
 
 
-def test_an_export_that_cannot_be_loaded_is_named(folder, translator, tmp_path):
-    for name in FILES:
-        (tmp_path / name).write_bytes((folder / name).read_bytes()[:100])
-    with pytest.raises(UserError, match="CTranslate2 cannot load the export"):
-        prove(tmp_path, translator)
-
-
 # --- What cannot be ---
 
 
-def test_wrong_input_is_named(run_folder, exported, tmp_path):
+def test_wrong_input_is_named(run_folder, exported, translator, tmp_path):
     with pytest.raises(UserError, match="no such run folder"):
         export_ctranslate2(tmp_path / "none", tmp_path)
     with pytest.raises(UserError, match="holds SavedModels"):
         export_ctranslate2(run_folder, exported.parents[1], exported.parent.name)
-    tokenizer = Tokenizer.train(["um gato", "a cat"] * 50, 300)
+    with pytest.raises(UserError, match="CTranslate2 cannot load the export"):
+        prove(exported, translator)
     with pytest.raises(UserError, match="use_positions=False"):
-        specification(tokenizer, oracle.tiny_transformer(use_positions=False))
+        specification(
+            translator.tokenizer, oracle.tiny_transformer(use_positions=False)
+        )
 
 
 @pytest.mark.parametrize(
@@ -194,7 +174,8 @@ def test_the_command_refuses_in_one_line(command, tmp_path, args, said):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_missing_package_is_named(monkeypatch, run_folder, tmp_path):
+def test_a_missing_package_is_named(command, monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
-    with pytest.raises(UserError, match=r"pip install 'tfxformer\[ctranslate2\]'"):
-        export_ctranslate2(run_folder, tmp_path)
+    args = "--run", "none", "--to", tmp_path, "--format", "ctranslate2"
+    out, err, code = command("export", *args)
+    assert (out, code) == ("", 1) and "pip install 'tfxformer[ctranslate2]'" in err

@@ -1,6 +1,6 @@
 """Versions appear whole, and never one over another."""
 
-import os
+from pathlib import Path
 
 import pytest
 
@@ -32,16 +32,16 @@ def test_what_fails_leaves_nothing(tmp_path):
 
 
 def test_two_exports_at_once_take_two_numbers(tmp_path, monkeypatch):
-    real, paths = os.rename, []
+    real, paths = Path.rename, []
 
     def race(part, path):
         # Another export is faster, once.
         if not paths:
             paths.append(path)
             write(path)
-        real(part, path)
+        return real(part, path)
 
-    monkeypatch.setattr(repository.os, "rename", race)
+    monkeypatch.setattr(Path, "rename", race)
     path, _ = repository.next_version(tmp_path, "model", write)
     folder = tmp_path / "model"
     assert paths == [folder / "1"] and path == folder / "2"
@@ -61,10 +61,8 @@ def test_a_repository_that_cannot_be_written_is_named(tmp_path):
 
 def test_the_shipped_model_is_the_newest(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    installed = tmp_path / "lib" / "installed"
-    monkeypatch.setattr(
-        repository, "__file__", str(installed / "exporting" / "repository.py")
-    )
+    file = tmp_path / "lib" / "installed" / "exporting" / "repository.py"
+    monkeypatch.setattr(repository, "__file__", str(file))
     with pytest.raises(UserError, match=r"no model came.*--model"):
         repository.shipped_model()
     # A checkout that it is imported from, what is installed, the working folder.
@@ -76,3 +74,10 @@ def test_the_shipped_model_is_the_newest(tmp_path, monkeypatch):
                 (folder / "saved_model.pb").touch()
         expected = tmp_path / place / "pt_en" / "10"
         assert repository.shipped_model().resolve() == expected
+
+
+def test_damaged_records_are_named(tmp_path):
+    assert repository.read_records(tmp_path / "warm-up") == []
+    (tmp_path / "warm-up").write_bytes(b"nonsense" * 9)
+    with pytest.raises(UserError, match="warm-up: damaged: "):
+        repository.read_records(tmp_path / "warm-up")

@@ -8,7 +8,7 @@ import pytest
 from tensorflow_serving.config.model_server_config_pb2 import ModelConfig
 
 from tfxformer.errors import UserError
-from tfxformer.exporting.warm_up import write_warm_up
+from tfxformer.exporting.repository import WARM_UP_FILE, write_records
 from tfxformer.server import ServingError
 from tfxformer.server.models import Models
 
@@ -92,13 +92,17 @@ def test_a_version_whose_warm_up_fails_is_refused(toys, tmp_path):
 
     async def scenario(models, _):
         version = add(folder, 2)
-        write_warm_up(version, "pt_en", [("translate", {"text": ["fail"]})])
+        write_records(
+            version / WARM_UP_FILE, "pt_en", [("translate", {"text": ["fail"]})]
+        )
         await models.update()
         assert states(models, "pt_en") == {2: "END", 1: "AVAILABLE"}
         (known,) = models.status("pt_en", 2).model_version_status
         assert "told to fail" in known.status.error_message
 
-    write_warm_up(folder / "1", "pt_en", [("translate", {"text": ["Bom dia!"]})])
+    write_records(
+        folder / "1" / WARM_UP_FILE, "pt_en", [("translate", {"text": ["Bom dia!"]})]
+    )
     run(scenario, config(folder))
 
 

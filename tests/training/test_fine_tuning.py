@@ -6,8 +6,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from tfxformer.errors import UserError
-from tfxformer.exporting.metadata import read_metadata
-from tfxformer.exporting.repository import shipped_model
+from tfxformer.exporting.repository import read_metadata, shipped_model
 from tfxformer.exporting.weights import read_export, read_vocabulary
 from tfxformer.training import fine_tuning, trainer
 from tfxformer.training.run import Run

@@ -2,14 +2,14 @@
 
 import logging
 
+import ctranslate2
 import numpy as np
 import tensorflow as tf
 from keras import ops
 
 from tfxformer.errors import UserError
 from tfxformer.exporting.repository import model_folder, next_version
-from tfxformer.exporting.saved_model import average_checkpoints
-from tfxformer.exporting.warm_up import PROBES
+from tfxformer.exporting.saved_model import PROBES, average_checkpoints
 from tfxformer.layers import positional_encoding
 from tfxformer.tokenizer import (
     END_ID,
@@ -26,34 +26,22 @@ log = logging.getLogger("tfxformer")
 # By default CTranslate2 reads 1,024 tokens and writes 256, and stops
 # with an error where it has no encoding for a position.
 POSITIONS = 1025
-
-# Log-probabilities may differ by so much: both add up in single precision, in another
-# order.
+# Both add log-probabilities up in single precision, in another order.
 TOLERANCE = 1e-3
 
 
 def export_ctranslate2(run, to="export", name="pt_en", checkpoint="best", average=None):
     """Writes the next version of a model for CTranslate2, and proves it.
 
-    The folder has CTranslate2's own files (``model.bin``, ``config.json``,
-    ``shared_vocabulary.json``) and ``tokenizer.model`` for SentencePiece. It is
-    renamed into place once CTranslate2 has loaded it and scored translations as the
-    run does.
-
-    Args:
-        run: the path of a run folder, or of an export.
-        to: the model repository.
-        name: the model's name in it.
-        checkpoint: "best" or "last".
-        average: export the mean of the weights of this many newest checkpoints.
+    The folder has CTranslate2's own files and ``tokenizer.model`` for SentencePiece.
+    It is renamed into place once CTranslate2 scores translations as the run does.
+    The arguments are those of `tfxformer.exporting.saved_model.export`.
 
     Returns:
         The new folder, ``to/name/version``.
 
     Raises:
-        UserError: when CTranslate2 is not installed or cannot express the model, the
-            run cannot be read, the repository not be written, or the export would
-            not translate as the run does.
+        UserError: as that does, and when CTranslate2 cannot express the model.
 
     Example:
         >>> export_ctranslate2("nowhere", "export", "pt_en_ct2")
@@ -61,7 +49,6 @@ def export_ctranslate2(run, to="export", name="pt_en", checkpoint="best", averag
         ...
         tfxformer.errors.UserError: ...
     """
-    _import_ctranslate2()
     folder = model_folder(to, name)
     if any(folder.glob("*/saved_model.pb")):
         raise UserError(
@@ -82,17 +69,6 @@ def export_ctranslate2(run, to="export", name="pt_en", checkpoint="best", averag
     return next_version(to, name, write_and_prove)[0]
 
 
-def _import_ctranslate2():
-    try:
-        import ctranslate2
-    except ImportError:
-        raise UserError(
-            "--format ctranslate2: needs CTranslate2; "
-            "pip install 'tfxformer[ctranslate2]'"
-        ) from None
-    return ctranslate2
-
-
 # --- The weights, where CTranslate2 looks for them ---
 
 
@@ -104,35 +80,38 @@ def specification(tokenizer, transformer):
         transformer: the `Transformer` that was trained with it.
 
     Returns:
-        A ``ctranslate2.specs.TransformerSpec``, checked, its equal weights shared;
-        ``save`` writes it.
+        A ``ctranslate2.specs.TransformerSpec``, checked; ``save`` writes it.
 
     Raises:
-        UserError: when CTranslate2 is not installed, or cannot express the model.
+        UserError: when CTranslate2 cannot express the model.
     """
     config = transformer.config
     if not config["use_positions"]:
         raise UserError("use_positions=False: CTranslate2 always adds positions")
-    specs = _import_ctranslate2().specs
-    spec = specs.TransformerSpec.from_config(
-        (len(transformer.encoder.enc_layers), len(transformer.decoder.dec_layers)),
+    encoder, decoder = transformer.encoder, transformer.decoder
+    spec = ctranslate2.specs.TransformerSpec.from_config(
+        (len(encoder.enc_layers), len(decoder.dec_layers)),
         config["num_heads"],
         pre_norm=config["norm"] == "pre",
     )
-    _set_stack(spec.encoder, transformer.encoder)
-    for layer_spec, layer in zip(
-        spec.encoder.layer, transformer.encoder.enc_layers, strict=True
-    ):
-        _set_attention(layer_spec.self_attention, layer.self_attention)
-        _set_feed_forward(layer_spec.ffn, layer.ffn)
-    _set_stack(spec.decoder, transformer.decoder)
-    for layer_spec, layer in zip(
-        spec.decoder.layer, transformer.decoder.dec_layers, strict=True
-    ):
-        _set_attention(layer_spec.self_attention, layer.causal_self_attention)
-        _set_attention(layer_spec.attention, layer.cross_attention)
-        _set_feed_forward(layer_spec.ffn, layer.ffn)
-    _set_projection(spec.decoder.projection, transformer)
+    _set_stack(spec.encoder, spec.encoder.embeddings[0], encoder)
+    for to, layer in zip(spec.encoder.layer, encoder.enc_layers, strict=True):
+        _set_attention(to.self_attention, layer.self_attention)
+        _set_feed_forward(to.ffn, layer.ffn)
+    _set_stack(spec.decoder, spec.decoder.embeddings, decoder)
+    for to, layer in zip(spec.decoder.layer, decoder.dec_layers, strict=True):
+        _set_attention(to.self_attention, layer.causal_self_attention)
+        _set_attention(to.attention, layer.cross_attention)
+        _set_feed_forward(to.ffn, layer.ffn)
+    projection = spec.decoder.projection
+    if transformer.final_layer is not None:
+        _set_linear(projection, transformer.final_layer)
+    else:
+        projection.weight = _array(decoder.pos_embedding.embedding.embeddings)
+        projection.bias = np.zeros(transformer.target_vocab_size, "float32")
+    # Padding, unknown and start are never written (see `decode`). With this bias they
+    # are not, whatever options CTranslate2 is called with; half precision can hold it.
+    projection.bias[:END_ID] = -3e4
 
     tokens = tokenizer.tokens(range(tokenizer.vocab_size))
     spec.register_source_vocabulary(tokens)
@@ -141,7 +120,8 @@ def specification(tokenizer, transformer):
     spec.config.bos_token = spec.config.decoder_start_token = tokens[START_ID]
     spec.config.eos_token = tokens[END_ID]
     spec.config.add_source_eos = True
-    spec.config.layer_norm_epsilon = _epsilon(transformer)
+    norm = encoder.enc_layers[0].ffn.add_and_norm.layernorm
+    spec.config.layer_norm_epsilon = norm.epsilon  # all norms have the same
     # Not CTranslate2's: callers cut longer texts to it.
     spec.config.add_attribute("max_length", transformer.max_length)
     spec.validate()
@@ -149,21 +129,17 @@ def specification(tokenizer, transformer):
     return spec
 
 
-def _set_stack(spec, stack):
+def _set_stack(spec, embeddings, stack):
     """Embeddings, positions and the last norm: an `Encoder`'s or a `Decoder`'s."""
     embedding = stack.pos_embedding
     # CTranslate2 scales them by the root of d_model by itself.
-    many = isinstance(spec.embeddings, list)
-    embeddings_spec = spec.embeddings[0] if many else spec.embeddings
-    embeddings_spec.weight = _array(embedding.embedding.embeddings)
-    # Its own sines and cosines are not interleaved, and begin with position 1.
-    spec.position_encodings.encodings = _array(
-        embedding.positions
-        if embedding.learned_positions
-        else positional_encoding(
-            max(embedding.max_length, POSITIONS), embedding.d_model
-        )
-    )
+    embeddings.weight = _array(embedding.embedding.embeddings)
+    positions = embedding.positions
+    if not embedding.learned_positions:
+        # Its own sines and cosines are not interleaved, and begin with position 1.
+        length = max(embedding.max_length, POSITIONS)
+        positions = positional_encoding(length, embedding.d_model)
+    spec.position_encodings.encodings = _array(positions)
     if stack.final_norm is not None:
         _set_norm(spec.layer_norm, stack.final_norm)
 
@@ -184,17 +160,6 @@ def _set_feed_forward(spec, ffn):
     _set_norm(spec.layer_norm, ffn.add_and_norm.layernorm)
 
 
-def _set_projection(spec, transformer):
-    if transformer.final_layer is not None:
-        _set_linear(spec, transformer.final_layer)
-    else:
-        spec.weight = _array(transformer.decoder.pos_embedding.embedding.embeddings)
-        spec.bias = np.zeros(transformer.target_vocab_size, "float32")
-    # Padding, unknown and start are never written (see `decode`). With this bias they
-    # are not, whatever options CTranslate2 is called with; half precision can hold it.
-    spec.bias[:END_ID] = -3e4
-
-
 def _set_linear(spec, *layers):
     # Keras's kernels are (in, out), CTranslate2's weights (out, in).
     spec.weight = np.concatenate([_array(layer.kernel).T for layer in layers])
@@ -203,11 +168,6 @@ def _set_linear(spec, *layers):
 
 def _set_norm(spec, layernorm):
     spec.gamma, spec.beta = _array(layernorm.gamma), _array(layernorm.beta)
-
-
-def _epsilon(transformer):
-    """The one epsilon of all norms."""
-    return transformer.encoder.enc_layers[0].ffn.add_and_norm.layernorm.epsilon
 
 
 def _array(weight):
@@ -220,12 +180,8 @@ def _array(weight):
 def prove(path, translator):
     """Loads an export with CTranslate2 and compares it with what was exported.
 
-    Both score what the translator writes for the probes of `warm_up`: the
-    log-probability of each token, and so each weight, must be alike.
-
-    Args:
-        path: the exported folder.
-        translator: the `Translator` that it was made from.
+    Both score what the `Translator` writes for `PROBES`: the log-probability of each
+    token, and so each weight, must be alike.
 
     Returns:
         A line that says what was compared.
@@ -233,38 +189,34 @@ def prove(path, translator):
     Raises:
         UserError: when CTranslate2 cannot load it, or scores differently.
     """
-    ctranslate2 = _import_ctranslate2()
     try:
         engine = ctranslate2.Translator(str(path), compute_type="float32")
     except (RuntimeError, ValueError) as error:
         reason = str(error).strip().splitlines()[0]
         raise UserError(f"CTranslate2 cannot load the export: {reason}") from None
-    tokenizer, transformer = translator.tokenizer, translator.transformer
-    source = encode_source(tokenizer, PROBES, longest=transformer.max_length - 1)
+    tokenizer, longest = translator.tokenizer, translator.max_length - 1
     written = translator.answers("translate", {"text": PROBES})["translation"]
-    target_in, target_out = encode_target(
-        tokenizer, written, longest=transformer.max_length - 1
-    )
-    logits = transformer((source, target_in), training=False)
-    logits = logits[..., END_ID:]  # of what may be written
-    logs = tf.gather(
-        tf.nn.log_softmax(logits), tf.maximum(target_out - END_ID, 0), batch_dims=2
-    )  # (batch, target)
+    source = encode_source(tokenizer, PROBES, longest=longest)
+    target_in, target_out = encode_target(tokenizer, written, longest=longest)
+    logits = translator.transformer((source, target_in), training=False)
+    logs = tf.nn.log_softmax(logits[..., END_ID:])  # of what may be written
+    places = tf.maximum(target_out - END_ID, 0)
+    logs = tf.gather(logs, places, batch_dims=2).numpy()  # (batch, target)
     texts = [
         [tokenizer.tokens([i for i in row if i not in (PAD_ID, END_ID)]) for row in ids]
         for ids in (source.numpy(), target_out.numpy())
     ]
     results = engine.score_batch(*texts, max_input_length=0)
-    differences = [
-        np.abs(ours[: len(result.log_probs)] - result.log_probs).max()
-        for ours, result in zip(logs.numpy(), results, strict=True)
-    ]
-    if not max(differences) <= TOLERANCE:
+    difference = max(
+        np.abs(ours[: len(theirs.log_probs)] - theirs.log_probs).max()
+        for ours, theirs in zip(logs, results, strict=True)
+    )
+    if not difference <= TOLERANCE:
         raise UserError(
             "the export would not translate as the run does: log-probabilities of the "
-            f"same tokens differ by {max(differences):.2g}"
+            f"same tokens differ by {difference:.2g}"
         )
     return (
         f"CTranslate2 {ctranslate2.__version__} scores {len(PROBES)} translations as "
-        f"the run does; log-probabilities differ by {max(differences):.1g} at most"
+        f"the run does; log-probabilities differ by {difference:.1g} at most"
     )

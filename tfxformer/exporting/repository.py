@@ -1,23 +1,38 @@
-"""A model repository: `name/version/`, as servers watch it."""
+"""A model repository, `name/version/`, as servers watch it, and what its files say.
+
+Beside each SavedModel of ours, `assets.extra/` holds three files:
+
+- `tfxformer.json`: the model's limits and settings.
+- `tf_serving_warmup_requests`: what TensorFlow Serving runs when it loads a version,
+  before it sends traffic there, so that graphs are optimised and compiled by then.
+- `examples.tfrecord`: records of the same kind, with the answers that Python gave at
+  export; `verify` asks for them again.
+"""
 
 import errno
+import importlib.metadata
+import json
 import logging
-import os
 import re
-import shutil
 import tempfile
 from pathlib import Path
 
+from tfxformer import __version__
 from tfxformer.errors import UserError
 
 log = logging.getLogger("tfxformer")
 
 # The model that comes with the package, in its repository.
 SHIPPED = "pt_en"
+METADATA_FILE = Path("assets.extra", "tfxformer.json")
+WARM_UP_FILE = Path("assets.extra", "tf_serving_warmup_requests")
+EXAMPLES_FILE = Path("assets.extra", "examples.tfrecord")
+
+# --- To find a model ---
 
 
 def shipped_model():
-    """The model to use where none is named: its newest version.
+    """The newest version of the model to use where none is named.
 
     Returns:
         ``export/pt_en/VERSION`` in the working folder, or else in the installed
@@ -40,6 +55,20 @@ def shipped_model():
     )
 
 
+def newest_version(folder):
+    """The newest version in a model's folder, a path; None where there is none.
+
+    Example:
+        >>> newest_version("nowhere")
+    """
+    versions = [
+        int(file.parent.name)
+        for file in Path(folder).glob("*/saved_model.pb")
+        if file.parent.name.isdecimal()
+    ]
+    return Path(folder) / str(max(versions)) if versions else None
+
+
 def find_model(path=None):
     """Finds the model that a path names.
 
@@ -60,17 +89,18 @@ def find_model(path=None):
     return shipped_model() if path is None else newest_version(path) or Path(path)
 
 
+def chosen_model(path=None):
+    """`find_model` for a command: a line of the log names what it finds."""
+    path = find_model(path)
+    log.info("model: %s (loading)", path)
+    return path
+
+
 def find_saved_model(path=None):
-    """Finds the SavedModel that a path names.
-
-    Args:
-        path: as `find_model` takes it.
-
-    Returns:
-        The path of a folder with a ``saved_model.pb``.
+    """`find_model` where only a SavedModel will do.
 
     Raises:
-        UserError: when there is none.
+        UserError: when the path names none.
 
     Example:
         >>> find_saved_model("nowhere")
@@ -93,49 +123,11 @@ def find_saved_model(path=None):
     return path
 
 
-def chosen_model(path=None):
-    """`find_model` for a command: a line of the log names what it finds.
-
-    Args:
-        path: as `find_model` takes it.
-
-    Returns:
-        What `find_model` gives.
-    """
-    path = find_model(path)
-    log.info("model: %s (loading)", path)
-    return path
-
-
-def newest_version(folder):
-    """The newest version of an exported model.
-
-    Args:
-        folder: the model's folder in its repository.
-
-    Returns:
-        ``folder/VERSION``; None where there is none.
-
-    Example:
-        >>> newest_version("nowhere")
-    """
-    versions = [
-        int(file.parent.name)
-        for file in Path(folder).glob("*/saved_model.pb")
-        if file.parent.name.isdecimal()
-    ]
-    return Path(folder) / str(max(versions)) if versions else None
+# --- To add a version ---
 
 
 def model_folder(to, name):
-    """A model's folder in a repository, ``to/name``.
-
-    Args:
-        to: the repository.
-        name: the model's name in it.
-
-    Returns:
-        The path of a folder, which may not exist yet.
+    """A model's folder in a repository.
 
     Raises:
         UserError: when the name cannot be one.
@@ -173,31 +165,125 @@ def next_version(to, name, write):
         >>> path.relative_to(to).as_posix()
         'pt_en/1'
     """
-    folder, scratch = model_folder(to, name), None
+    folder = model_folder(to, name)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         # Beside the versions, so that renaming is one step; a name that is no
         # number is no version to a server.
-        scratch = Path(tempfile.mkdtemp(prefix=".part-", dir=folder))
-        written = write(scratch / "1")
-        return _publish(scratch / "1", folder), written
+        with tempfile.TemporaryDirectory(
+            prefix=".part-", dir=folder, ignore_cleanup_errors=True
+        ) as scratch:
+            written = write(Path(scratch, "1"))
+            return _publish(Path(scratch, "1"), folder), written
     except OSError as error:
         raise UserError(f"{error.filename}: {error.strerror}") from None
-    finally:
-        if scratch is not None:
-            shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _publish(part, folder):
     """Renames the finished folder to the next version; never over another one."""
     while True:
         versions = [int(p.name) for p in folder.iterdir() if p.name.isdecimal()]
-        path = folder / str(max(versions, default=0) + 1)
         try:
-            os.rename(part, path)
-            return path
+            return part.rename(folder / str(max(versions, default=0) + 1))
         except OSError as error:
             # Another export took the number meanwhile: a folder that holds
             # something is not replaced by a rename.
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
+
+
+# --- What is beside a SavedModel ---
+
+
+def write_metadata(path, model):
+    """Writes a model's limits and settings, a dict, into its SavedModel's folder."""
+    versions = {
+        "tfxformer": __version__,
+        "tensorflow": importlib.metadata.version("tensorflow"),
+    }
+    file = Path(path, METADATA_FILE)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f"{json.dumps(versions | {'model': model}, indent=2)}\n", "utf-8")
+
+
+def read_metadata(path):
+    """Reads the limits and settings of an exported model from its folder.
+
+    Returns:
+        A dict: ``max_length``, ``architecture`` (the arguments of `Transformer`),
+        ``decoding``, and more.
+
+    Raises:
+        UserError: when another program wrote the SavedModel, or the file is damaged.
+
+    Example:
+        >>> read_metadata("nowhere")
+        Traceback (most recent call last):
+        ...
+        tfxformer.errors.UserError: nowhere: a SavedModel, but none that tfxformer ...
+    """
+    file = Path(path, METADATA_FILE)
+    if not file.exists():
+        raise UserError(f"{path}: a SavedModel, but none that tfxformer exported")
+    try:
+        model = json.loads(file.read_text("utf-8"))["model"]
+        return dict(model) | {"architecture": dict(model["architecture"])}
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise UserError(f"{file} is damaged ({error!r}): export it again") from None
+
+
+def write_records(file, name, asked):
+    """Writes requests to a model, in the form of TensorFlow Serving's warm-up.
+
+    Args:
+        file: the path to write.
+        name: the model's name.
+        asked: tuples of a signature's name, its inputs, and perhaps its outputs,
+            arrays by name. For its warm-up, a server takes 1,000 at most.
+    """
+    import numpy as np
+    import tensorflow as tf
+    from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
+
+    file.parent.mkdir(exist_ok=True)
+    with tf.io.TFRecordWriter(str(file)) as writer:
+        for signature, inputs, *outputs in asked:
+            record = PredictionLog()
+            log = record.predict_log
+            log.request.model_spec.name = name
+            log.request.model_spec.signature_name = signature
+            sides = log.request.inputs, log.response.outputs
+            for protos, arrays in zip(sides, [inputs, *outputs], strict=False):
+                for key, array in arrays.items():
+                    array = np.asarray(array)
+                    dtype = tf.string if array.dtype.kind in "OSU" else None
+                    protos[key].CopyFrom(tf.make_tensor_proto(array, dtype))
+            writer.write(record.SerializeToString(deterministic=True))
+
+
+def read_records(file):
+    """Reads what `write_records` wrote, or a warm-up of another program.
+
+    Returns:
+        A list of ``PredictLog``, empty where there is no file. Logs of other kinds of
+        request are left out.
+
+    Raises:
+        UserError: when the file is damaged.
+
+    Example:
+        >>> read_records("nowhere")
+        []
+    """
+    import tensorflow as tf
+    from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
+
+    if not Path(file).exists():
+        return []
+    try:
+        records = [*tf.data.TFRecordDataset(str(file)).as_numpy_iterator()]
+        logs = [PredictionLog.FromString(record) for record in records]
+    except Exception as error:  # of TensorFlow's or protobuf's own kinds
+        reason = str(error).strip().splitlines()[0]
+        raise UserError(f"{file}: damaged: {reason}") from None
+    return [log.predict_log for log in logs if log.HasField("predict_log")]

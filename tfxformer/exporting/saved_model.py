@@ -1,5 +1,6 @@
 """Export: one SavedModel, strings in and strings out, for TensorFlow Serving."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import keras
@@ -8,15 +9,15 @@ import tensorflow as tf
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 from tfxformer.errors import UserError
-from tfxformer.exporting.metadata import write_metadata
-from tfxformer.exporting.repository import next_version
-from tfxformer.exporting.signatures import n_best_options
-from tfxformer.exporting.verify import verify
-from tfxformer.exporting.warm_up import (
-    warm_up_requests,
-    write_examples,
-    write_warm_up,
+from tfxformer.exporting.repository import (
+    EXAMPLES_FILE,
+    WARM_UP_FILE,
+    next_version,
+    write_metadata,
+    write_records,
 )
+from tfxformer.exporting.signatures import XLA_COLUMNS, XLA_ROWS, n_best_options
+from tfxformer.exporting.verify import verify
 from tfxformer.exporting.weights import PRECISIONS, HalfWeights
 from tfxformer.quiet import quiet_stderr
 from tfxformer.training import checkpoints
@@ -25,6 +26,20 @@ from tfxformer.translator import Translator
 
 # The signatures that read no weights.
 WITHOUT_MODEL = ("count", "tokenize", "detokenize")
+# Of an ordinary model's warm-up: one sentence, and a batch of long ones.
+WARM_UP_ROWS = (1, 32)
+LONG = "O gato bebeu todo o leite que a menina lhe deu de manhã. " * 8
+# The examples: sentences, and inputs that break lesser models. Any language will do,
+# since `verify` compares the answers and does not judge them.
+PROBES = [
+    "Bom dia!",
+    "O gato preto bebeu o leite.",
+    "",
+    " \t\n",
+    "😀 مرحبا 你好",
+    b"bytes \xff\xfe that are not UTF-8",
+    "NUL \0 inside",
+]
 
 
 def export(
@@ -82,13 +97,12 @@ def export(
         if not report.ok:
             raise UserError(
                 "the export would not serve: "
-                + "; ".join(check.detail for check in report.checks if not check.ok)
+                + "; ".join(check.detail for check in report.failed)
             )
         return report
 
     path, report = next_version(to, name, write_and_prove)
-    report.path = path
-    return path, report
+    return path, replace(report, path=path)
 
 
 def average_checkpoints(transformer, run, last):
@@ -143,7 +157,7 @@ def write(translator, path, name="pt_en", precision="float32"):
         archive.track(half)
         stored = dict(zip(map(id, half.matrices), half.halves, strict=True))
         weights = [stored.get(id(x), x.value) for x in translator.transformer.weights]
-    # In order, for `read_export`. Tracking the model would write each weight twice.
+    # In order, for `read_export`; tracking the model would write each weight twice.
     archive._tf_trackable.weights = weights
     for signature, function in translator.signatures.items():
         if signature == "serving_default":  # the archive's alias for the first endpoint
@@ -157,7 +171,15 @@ def write(translator, path, name="pt_en", precision="float32"):
             signature, python, input_signature=function.input_signature
         )
         if signature == "translate":
-            archive._tf_trackable.__call__ = _callable_on_any_shape(endpoint)
+            translate = endpoint
+
+    # As the TensorFlow tutorial's export, it may be called on any shape.
+    @tf.function(autograph=False, input_signature=[tf.TensorSpec(None, tf.string)])
+    def call(text):
+        found = translate(tf.reshape(text, [-1]))["translation"]
+        return tf.reshape(found, tf.shape(text))
+
+    archive._tf_trackable.__call__ = call
     with quiet_stderr():
         archive.write_out(str(path), verbose=False)
     _drop_output_shapes(Path(path, "saved_model.pb"))
@@ -175,19 +197,12 @@ def write(translator, path, name="pt_en", precision="float32"):
             "precision": precision,
         },
     )
-    write_warm_up(path, name, warm_up_requests(translator))
-    write_examples(path, name, translator)
-
-
-def _callable_on_any_shape(translate):
-    """Makes the export callable as the TensorFlow tutorial's is, on any shape."""
-
-    @tf.function(autograph=False, input_signature=[tf.TensorSpec(None, tf.string)])
-    def call(text):
-        found = translate(tf.reshape(text, [-1]))["translation"]
-        return tf.reshape(found, tf.shape(text))
-
-    return call
+    write_records(Path(path, WARM_UP_FILE), name, warm_up_requests(translator))
+    examples = (
+        (signature, inputs, translator.answers(signature, inputs))
+        for signature, inputs in _example_requests(translator)
+    )
+    write_records(Path(path, EXAMPLES_FILE), name, examples)
 
 
 def _drop_output_shapes(file):
@@ -198,3 +213,49 @@ def _drop_output_shapes(file):
         for node in nodes:
             node.attr.pop("_output_shapes", None)
     file.write_bytes(model.SerializeToString(deterministic=True))
+
+
+def warm_up_requests(translator):
+    """What warms a translator up: each signature, short and long, few and many.
+
+    Pairs of a signature's name and its inputs. With XLA, sentences of the shapes that
+    most requests have, for each is compiled by itself.
+    """
+    ids = translator.answers("tokenize", {"text": [LONG]})["ids"]
+    # With the end token they fill these columns, nearly.
+    some = [ids[:, : columns - 3] for columns in (XLA_COLUMNS, 2 * XLA_COLUMNS)]
+    texts = [translator.answers("detokenize", {"ids": x})["text"][0] for x in some]
+    # One function under two names, which a server prepares once for each.
+    found = [
+        (signature, {"text": [text] * n})
+        for signature in ("translate", "serving_default")
+        for text in texts
+        for n in (XLA_ROWS if translator.xla else WARM_UP_ROWS)
+    ]
+    found.append(("score", {"text": texts[:1], "translation": texts[:1]}))
+    for signature in ("translate_nbest", "attention", "count", "tokenize"):
+        found.append((signature, {"text": texts[:1]}))
+    return [*found, ("detokenize", {"ids": ids})]
+
+
+def _example_requests(translator):
+    """Yields signatures and inputs: for each signature some, and an empty batch."""
+    probes = [*PROBES, "palavra " * translator.max_length]
+    probes = [x.encode() if isinstance(x, str) else x for x in probes]
+    text, nothing = np.array(probes, object), np.array([], object)
+    translation = translator.answers("translate", {"text": text})["translation"]
+    ids = translator.answers("tokenize", {"text": text})["ids"]
+    for signature in translator.signatures:
+        if signature == "detokenize":
+            yield signature, {"ids": ids}
+            yield signature, {"ids": np.array([[5, -1, 2**31 - 1, 0]], "int32")}
+            yield signature, {"ids": np.zeros((0, 0), "int32")}
+        elif signature == "score":
+            yield signature, {"text": text, "translation": translation}
+            yield signature, {"text": text, "translation": text[::-1]}
+            yield signature, {"text": nothing, "translation": nothing}
+        else:
+            # Attention of all of them would be most of what is recorded.
+            few = text[[0, 2]] if signature == "attention" else text
+            yield signature, {"text": few}
+            yield signature, {"text": nothing}

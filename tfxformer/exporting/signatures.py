@@ -34,7 +34,18 @@ def signatures(tokenizer, transformer, options, xla=False):
     longest = transformer.max_length - 1  # beside the start or the end token
     one = options.updated(n_best=1)
     some = n_best_options(options)
+    functions = {}
 
+    def signature(*specs):
+        def add(function):
+            functions[function.__name__] = tf.function(
+                function, autograph=False, input_signature=specs
+            )
+            return function
+
+        return add
+
+    @signature(text)
     def translate(text, prefix=None):  # Python alone gives a prefix
         source = encode_source(tokenizer, text, longest=longest)
         if prefix is None:
@@ -47,6 +58,7 @@ def signatures(tokenizer, transformer, options, xla=False):
             "score": found.score[:, 0],
         }
 
+    @signature(text)
     def translate_nbest(text):
         source = encode_source(tokenizer, text, longest=longest)
         found = _search(transformer, source, some, xla)
@@ -59,6 +71,7 @@ def signatures(tokenizer, transformer, options, xla=False):
             "scores": tf.where(again, NEVER, found.rank),
         }
 
+    @signature(text, translation)
     def score(text, translation):
         source = encode_source(tokenizer, text, longest=longest)
         target_in, target_out = encode_target(tokenizer, translation, longest=longest)
@@ -76,6 +89,7 @@ def signatures(tokenizer, transformer, options, xla=False):
         nothing = (source[:, :1] == END_ID) & (target_out[:, :1] == END_ID)
         return {"score": tf.where(tf.reduce_all(nothing, axis=1), 0.0, mean)}
 
+    @signature(text)
     def attention(text):
         source = encode_source(tokenizer, text, longest=longest)
         found = _search(transformer, source, one, xla, attention=True)
@@ -86,31 +100,21 @@ def signatures(tokenizer, transformer, options, xla=False):
             "attention": found.attention[:, 0],  # (batch, layers, heads, T, S)
         }
 
+    @signature(text)
     def tokenize(text):
         return {"ids": tokenizer.tokenize(text).to_tensor()}
 
+    @signature(text)
     def count(text):
         tokens = tf.cast(tokenizer.tokenize(text).row_lengths(), tf.int32)
         return {"tokens": tokens, "limit": tf.fill(tf.shape(tokens), longest)}
 
+    @signature(ids)
     def detokenize(ids):
         return {"text": tokenizer.detokenize(ids)}
 
-    takes = {
-        translate: ("translate", [text]),
-        translate_nbest: ("translate_nbest", [text]),
-        score: ("score", [text, translation]),
-        attention: ("attention", [text]),
-        count: ("count", [text]),
-        tokenize: ("tokenize", [text]),
-        detokenize: ("detokenize", [ids]),
-    }
-    found = {
-        name: tf.function(function, autograph=False, input_signature=signature)
-        for function, (name, signature) in takes.items()
-    }
     # TensorFlow Serving's name for the signature of a request that names none.
-    return found | {"serving_default": found["translate"]}
+    return functions | {"serving_default": functions["translate"]}
 
 
 def n_best_options(options):
@@ -121,12 +125,9 @@ def n_best_options(options):
         >>> n_best_options(DecodingOptions()).beam_size
         4
     """
-    if options.sampling:
-        n = options.n_best if options.n_best > 1 else N_BEST
-        return options.updated(n_best=n)
     beam = options.beam_size if options.beam_size > 1 else N_BEST
     n = options.n_best if options.n_best > 1 else beam
-    return options.updated(beam_size=beam, n_best=n)
+    return options.updated(beam_size=1 if options.sampling else beam, n_best=n)
 
 
 def _search(transformer, source, options, xla, attention=False):

@@ -14,17 +14,20 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from tfxformer.errors import UserError
-from tfxformer.exporting.metadata import EXAMPLES_FILE, read_records
-from tfxformer.exporting.repository import find_saved_model
+from tfxformer.exporting.repository import (
+    EXAMPLES_FILE,
+    find_saved_model,
+    read_records,
+)
 
+TIMEOUT = 600  # seconds until the process that loads and runs a model is stopped
 TOLERANCE = 1e-4  # absolute, for floats: another process may sum in another order
 # Ops that XLA compiles whatever their function says; jax2tf writes the first.
 XLA_OPS = {"XlaCallModule", "XlaLaunch", "XlaLaunchV2"}
@@ -42,7 +45,7 @@ class Check:
     detail: str
 
 
-@dataclass
+@dataclass(frozen=True)
 class Report:
     """What `verify` found.
 
@@ -53,7 +56,7 @@ class Report:
         seconds: how long it took.
 
     Example:
-        >>> report = Report(Path("export/pt_en/1"), [Check("load", True, "in time")])
+        >>> report = Report("export/pt_en/1", [Check("load", True, "in time")])
         >>> print(report.describe())
         SavedModel export/pt_en/1
         ok    load: in time
@@ -61,14 +64,19 @@ class Report:
     """
 
     path: Path
-    checks: list = field(default_factory=list)
-    notes: list = field(default_factory=list)
+    checks: list
+    notes: tuple = ()
     seconds: float = 0.0
+
+    @property
+    def failed(self):
+        """The checks that failed."""
+        return [check for check in self.checks if not check.ok]
 
     @property
     def ok(self):
         """Whether every check passed."""
-        return all(check.ok for check in self.checks)
+        return not self.failed
 
     def describe(self):
         """The report as lines of text, the verdict last."""
@@ -78,13 +86,13 @@ class Report:
         ]
         verdict = "SERVES: a TensorFlow session, in a fresh process, runs it"
         if not self.ok:
-            failed = sum(not check.ok for check in self.checks)
-            verdict = f"NOT PROVEN TO SERVE: {failed} of {len(checks)} checks failed"
+            count = f"{len(self.failed)} of {len(checks)} checks failed"
+            verdict = f"NOT PROVEN TO SERVE: {count}"
         lines = [f"SavedModel {self.path}", *self.notes, *checks]
         return "\n".join([*lines, f"{verdict} ({self.seconds:.1f} s)"])
 
 
-def verify(path, *, allow_xla=False, timeout=600.0):
+def verify(path, *, allow_xla=False):
     """Finds out whether TensorFlow Serving will run a SavedModel.
 
     Args:
@@ -92,7 +100,6 @@ def verify(path, *, allow_xla=False, timeout=600.0):
             newest is taken, as the server does.
         allow_xla: let signatures demand XLA; the report then only names the flag that
             the server must be started with.
-        timeout: seconds until the process that loads and runs it is stopped.
 
     Returns:
         The `Report`; ``report.ok`` is the answer.
@@ -107,69 +114,63 @@ def verify(path, *, allow_xla=False, timeout=600.0):
         tfxformer.errors.UserError: nowhere: there is no such folder
     """
     started = time.perf_counter()
-    report = Report(find_saved_model(path))
-    if not report.path.resolve().name.isdecimal():
-        report.notes.append("a server mounts numbered versions: put this in NAME/1/")
-    _inspect_apart(report, allow_xla, timeout)
-    report.seconds = time.perf_counter() - started
-    return report
-
-
-def _inspect_apart(report, allow_xla, timeout):
-    """Adds to a report what `_inspect` finds in a fresh process, line by line."""
+    path = find_saved_model(path)
+    notes, death = [], ""
+    if not path.resolve().name.isdecimal():
+        notes.append("a server mounts numbered versions: put this in NAME/1/")
     code = "import sys; from tfxformer.exporting.verify import child; child(*sys.argv)"
-    with tempfile.TemporaryFile("w+") as found, tempfile.TemporaryFile("w+") as log:
-        try:
-            status = subprocess.run(
-                [sys.executable, "-c", code, report.path, "xla" * allow_xla],
-                # A trainer beside us may hold the accelerator's memory.
-                env=os.environ | {"CUDA_VISIBLE_DEVICES": "-1"},
-                stdin=subprocess.DEVNULL,
-                stdout=found,
-                stderr=log,
-                timeout=timeout,
-            ).returncode
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", code, path, "xla" * allow_xla],
+            # A trainer beside us may hold the accelerator's memory.
+            env=os.environ | {"CUDA_VISIBLE_DEVICES": "-1"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=TIMEOUT,
+        )
+        status = done.returncode
+        if status:
             name = signal.Signals(-status).name if status < 0 else f"exit {status}"
-            death = status and f"crashed ({name})"
-        except subprocess.TimeoutExpired:
-            death = f"gave no answer within {timeout:g} s and was stopped"
-        for file in (found, log):
-            file.seek(0)
-        for line in found:
-            kind, *finding = json.loads(line)
-            if kind == "check":
-                report.checks.append(Check(*finding))
-            else:
-                report.notes.append(*finding)
-        if death:
-            last = [line for line in log.read().splitlines() if line][-1:]
-            detail = f"it {death} while the next check ran: {_line(*last or [''])}"
-            report.checks.append(Check("process", False, detail))
+            death = f"crashed ({name})"
+    except subprocess.TimeoutExpired as stopped:
+        done, death = stopped, f"gave no answer within {TIMEOUT} s and was stopped"
+    findings = [json.loads(line) for line in (done.stdout or b"").splitlines()]
+    notes += [finding for finding in findings if isinstance(finding, str)]
+    checks = [Check(*finding) for finding in findings if isinstance(finding, list)]
+    if death:
+        *_, last = "", *(done.stderr or b"").decode(errors="replace").splitlines()
+        detail = f"it {death} while the next check ran: {_line(last)}"
+        checks.append(Check("process", False, detail))
+    return Report(path, checks, notes, time.perf_counter() - started)
+
+
+# --- What the fresh process runs ---
 
 
 def child(_, folder, allow_xla):
-    """What the fresh process runs; see `_inspect_apart`."""
-    for finding in _inspect(folder, allow_xla):
+    """Prints what `inspect` finds, line by line, for `verify`."""
+    for finding in inspect(folder, bool(allow_xla)):
         print(json.dumps(finding), flush=True)
 
 
-def _inspect(folder, allow_xla):
-    """Yields ("note", a line) and ("check", the values of a `Check`)."""
+def inspect(folder, allow_xla):
+    """Yields notes, which are strings, and the values of each `Check`."""
     import tensorflow as tf
     import tensorflow_text  # noqa: F401  (registers its ops)
 
+    file = Path(folder, EXAMPLES_FILE)
     try:
-        examples = _examples(folder)
+        examples = read_records(file) if file.exists() else None  # not ours
     except UserError as error:
-        yield "check", "examples", False, str(error)
+        yield "examples", False, str(error)
         return
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         try:
             meta_graph = tf.compat.v1.saved_model.load(session, ["serve"], folder)
         except Exception as error:  # whatever it is, the model does not load
-            yield "check", "load", False, _explain(error)
+            yield "load", False, _explain(error)
             return
-        yield "check", "load", True, "into a TensorFlow session, in a fresh process"
+        yield "load", True, "into a TensorFlow session, in a fresh process"
         signatures = {
             name: signature
             for name, signature in sorted(meta_graph.signature_def.items())
@@ -177,19 +178,19 @@ def _inspect(folder, allow_xla):
         }
         for name, signature in signatures.items():
             given, got = map(_describe, (signature.inputs, signature.outputs))
-            yield "note", f"  {name}({given}) -> {got}"
-        yield "check", *_check_xla(meta_graph.graph_def, bool(allow_xla))
+            yield f"  {name}({given}) -> {got}"
+        yield "xla", *_check_xla(meta_graph.graph_def, allow_xla)
         if not signatures:
-            yield "check", "run", False, "the model has no signature to call"
+            yield "run", False, "the model has no signature to call"
         for name, signature in signatures.items():
             try:
                 if examples is None:
                     detail = _run_made_up(session, signature)
                 else:
-                    detail = _run_examples(session, signature, examples.get(name, []))
-                yield "check", f"run {name}", True, detail
+                    detail = _run_examples(session, signature, name, examples)
+                yield f"run {name}", True, detail
             except Exception as error:  # whatever it is, the signature does not run
-                yield "check", f"run {name}", False, _explain(error)
+                yield f"run {name}", False, _explain(error)
 
 
 def _describe(infos):
@@ -207,16 +208,12 @@ def _check_xla(graph_def, allow_xla):
     """Looks for functions and ops that XLA must compile."""
     functions = graph_def.library.function
     nodes = [*graph_def.node, *(node for f in functions for node in f.node_def)]
-    found = {f.signature.name for f in functions if f.attr["_XlaMustCompile"].b}
-    found |= {
-        node.op
-        for node in nodes
-        if node.op in XLA_OPS or node.attr["_XlaMustCompile"].b
-    }
+    found = {node.op for node in nodes if node.attr["_XlaMustCompile"].b}
+    found |= {node.op for node in nodes} & XLA_OPS
+    found |= {f.signature.name for f in functions if f.attr["_XlaMustCompile"].b}
     if not found:
-        return "xla", True, "nothing demands XLA"
+        return True, "nothing demands XLA"
     return (
-        "xla",
         allow_xla,
         f"XLA must compile {', '.join(sorted(found))}: a server refuses, unless it is "
         "started with --xla_cpu_compilation_enabled=true (on a GPU "
@@ -227,8 +224,8 @@ def _check_xla(graph_def, allow_xla):
 def _run(session, signature, inputs):
     """A signature's outputs by name."""
     feeds = {info.name: inputs[name] for name, info in signature.inputs.items()}
-    outputs = signature.outputs
-    return session.run({name: info.name for name, info in outputs.items()}, feeds)
+    fetches = {name: info.name for name, info in signature.outputs.items()}
+    return session.run(fetches, feeds)
 
 
 def _run_made_up(session, signature):
@@ -238,7 +235,7 @@ def _run_made_up(session, signature):
         inputs = {name: _made_up(x, size) for name, x in signature.inputs.items()}
         try:
             outputs = _run(session, signature, inputs)
-        except Exception as error:  # whatever it is, the signature does not run
+        except Exception as error:  # another size may run
             first = first or error
             continue
         given, got = (
@@ -262,23 +259,14 @@ def _made_up(info, size):
     return np.full(dims, value).astype(dtype.as_numpy_dtype)
 
 
-def _examples(folder):
-    """The recorded examples by signature; None for a model that is not ours."""
-    if not Path(folder, EXAMPLES_FILE).exists():
-        return None
-    found = {}
-    for log in read_records(Path(folder, EXAMPLES_FILE)):
-        found.setdefault(log.request.model_spec.signature_name, []).append(log)
-    return found
-
-
-def _run_examples(session, signature, examples):
+def _run_examples(session, signature, name, examples):
     """Runs a signature on its recorded inputs and compares the answers."""
     import tensorflow as tf
 
-    if not examples:
+    logs = [log for log in examples if log.request.model_spec.signature_name == name]
+    if not logs:
         raise ValueError("it has no recorded example")
-    for number, log in enumerate(examples, start=1):
+    for number, log in enumerate(logs, start=1):
         inputs, expected = (
             {name: tf.make_ndarray(proto) for name, proto in protos.items()}
             for protos in (log.request.inputs, log.response.outputs)
@@ -286,26 +274,22 @@ def _run_examples(session, signature, examples):
         outputs = _run(session, signature, inputs)
         if outputs.keys() != expected.keys():
             raise ValueError(f"example {number} answers {', '.join(sorted(expected))}")
-        for name, got in outputs.items():
-            problem = _difference(expected[name], got)
-            if problem:
-                raise ValueError(f"example {number}, output {name}: {problem}")
-    plural = "s" * (len(examples) > 1)
-    return f"{len(examples)} recorded example{plural} answered alike"
+        for output, got in outputs.items():
+            try:
+                _assert_same(got, expected[output])
+            except AssertionError as error:
+                place = f"example {number}, output {output}"
+                raise ValueError(f"{place}: {error}") from None
+    return f"{len(logs)} recorded example{'s' * (len(logs) > 1)} answered alike"
 
 
-def _difference(expected, got):
-    """What differs: floats by more than `TOLERANCE`, all else at all; or ""."""
+def _assert_same(got, expected):
+    """Lets floats differ by `TOLERANCE`, and all else not at all."""
     got = np.asarray(got, expected.dtype)  # NumPy's own strings would lose NULs
-    if expected.shape != got.shape:
-        return f"shape {list(got.shape)}, expected {list(expected.shape)}"
-    same = expected == got
-    if expected.dtype.kind not in "OSUiub":
-        same = np.isclose(got, expected, rtol=0, atol=TOLERANCE, equal_nan=True)
-    if np.all(same):
-        return ""
-    place = tuple(map(int, np.argwhere(~np.asarray(same, bool))[0]))
-    return f"at {list(place)}: got {got[place]!r}, expected {expected[place]!r}"
+    if expected.dtype.kind == "f":
+        np.testing.assert_allclose(got, expected, rtol=0, atol=TOLERANCE, strict=True)
+    else:
+        np.testing.assert_array_equal(got, expected, strict=True)
 
 
 def _explain(error):

@@ -11,7 +11,7 @@ from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 from tensorflow.core.protobuf.trackable_object_graph_pb2 import TrackableObjectGraph
 
 from tfxformer.errors import UserError
-from tfxformer.exporting.metadata import read_metadata
+from tfxformer.exporting.repository import read_metadata
 from tfxformer.model import Transformer
 from tfxformer.tokenizer import Tokenizer
 
@@ -45,6 +45,11 @@ class HalfWeights(tf.saved_model.experimental.TrackableResource):
         self.name = f"float32-{content.hexdigest()}"
         self._initialize()
 
+    def _wide(self, i):
+        """Matrix `i` in float32, as a resource of the process."""
+        shape, name = self.halves[i].shape, f"{self.name}-{i}"
+        return tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=shape, shared_name=name)
+
     def _create_resource(self):
         return self._wide(0)  # loaders ask for one resource; `_initialize` fills all
 
@@ -54,32 +59,16 @@ class HalfWeights(tf.saved_model.experimental.TrackableResource):
             wide = tf.cast(half, tf.float32)
             tf.raw_ops.AssignVariableOp(resource=self._wide(i), value=wide)
 
-    def _wide(self, i):
-        return tf.raw_ops.VarHandleOp(
-            dtype=tf.float32,
-            shape=self.halves[i].shape,
-            shared_name=f"{self.name}-{i}",
-        )
-
     def used_by(self, function):
-        """The function to export: it reads these matrices in place of the model's.
-
-        Args:
-            function: a Python function of tensors that calls the model.
-
-        Returns:
-            A function of the same arguments.
-        """
+        """A function for the export, which reads these matrices, not the model's."""
 
         @functools.wraps(function)  # a signature's inputs are named after arguments
         def with_wide_matrices(*tensors):
-            read = tf.raw_ops.ReadVariableOp
-            values = [
-                tf.ensure_shape(
-                    read(resource=self._wide(i), dtype=tf.float32), half.shape
-                )
-                for i, half in enumerate(self.halves)
-            ]
+            values = []
+            for i, half in enumerate(self.halves):
+                wide = self._wide(i)
+                value = tf.raw_ops.ReadVariableOp(resource=wide, dtype=tf.float32)
+                values.append(tf.ensure_shape(value, half.shape))
             pairs = zip(self.matrices, values, strict=True)
             with keras.StatelessScope(state_mapping=pairs):
                 return function(*tensors)
@@ -122,13 +111,7 @@ def read_export(path):
 
 
 def read_vocabulary(path):
-    """The SentencePiece model in an exported model's graph.
-
-    Args:
-        path: the folder of one version of an exported model.
-
-    Returns:
-        Bytes, which `Tokenizer` takes.
+    """The SentencePiece model in an exported model's graph, bytes for `Tokenizer`.
 
     Raises:
         UserError: when the export is damaged, or has no such model.
@@ -143,8 +126,7 @@ def read_vocabulary(path):
         graph = SavedModel.FromString(content).meta_graphs[0].graph_def
     except _DAMAGE as error:
         raise _damaged(path, error) from None
-    functions = (function.node_def for function in graph.library.function)
-    for nodes in (graph.node, *functions):
+    for nodes in (graph.node, *(f.node_def for f in graph.library.function)):
         for node in nodes:
             if node.op == "SentencepieceOp":
                 return node.attr["model"].s

@@ -24,7 +24,7 @@ from tensorflow_serving.apis.get_model_status_pb2 import (
 )
 
 from tfxformer.errors import UserError
-from tfxformer.exporting.warm_up import read_warm_up
+from tfxformer.exporting.repository import WARM_UP_FILE, read_records
 from tfxformer.server import ServingError, invalid, metrics
 from tfxformer.server.batching import as_serving_error
 from tfxformer.server.configs import versions
@@ -69,7 +69,8 @@ class Servable:
         self._model = tf.saved_model.load(str(path))  # it owns the variables
         found = self._model.signatures.items()
         self.signatures = {key: Signature(name, function) for key, function in found}
-        for request in read_warm_up(path):
+        for log in read_records(path / WARM_UP_FILE):
+            request = log.request
             inputs = {x: tf.make_ndarray(proto) for x, proto in request.inputs.items()}
             self.signature(request.model_spec.signature_name)(inputs)
 

@@ -9,8 +9,7 @@ from pathlib import Path
 
 from tfxformer.config import ModelConfig
 from tfxformer.errors import UserError
-from tfxformer.exporting.metadata import read_metadata
-from tfxformer.exporting.repository import SHIPPED, find_model
+from tfxformer.exporting.repository import SHIPPED, find_model, read_metadata
 from tfxformer.tokenizer import Tokenizer
 from tfxformer.training.run import Run, load_weights
 
