@@ -5,45 +5,46 @@ Heavy imports wait until a command needs them, so that help and errors come at o
 """
 
 import errno
-import importlib.util
 import logging
 import os
 import shlex
 import signal
 import sys
+import time
+import uuid
 from pathlib import Path
 from typing import Annotated, Literal
 
 from typer import Argument, Exit, Option
 
-from tfxformer import __version__
-from tfxformer.commands import Commands, Quiet, option, with_settings
+from tfxformer import __version__, corpora
+from tfxformer.commands import (
+    Checkpoint,
+    Model,
+    Quiet,
+    commands,
+    load_translator,
+    need,
+    option,
+    with_settings,
+)
 from tfxformer.config import DataConfig, TrainingConfig, load_config
-from tfxformer.console import say, start_logging
+from tfxformer.console import say, start_logging, start_tensorflow
 from tfxformer.corpora.files import pick, read_argument, read_texts
 from tfxformer.decoding import DecodingOptions
-from tfxformer.errors import PREEMPTED, Stopped, UserError
-from tfxformer.exporting.repository import chosen_model, shipped_model
-from tfxformer.outputs import check_output, write_file
-from tfxformer.plots import commands as plot_commands
-from tfxformer.quiet import start_tensorflow
+from tfxformer.errors import PREEMPTED, Stopped, UserError, check_output, write_file
+from tfxformer.exporting.repository import shipped_model
+from tfxformer.plots.commands import app as plot
 from tfxformer.server.settings import ServerSettings
 
 log = logging.getLogger("tfxformer")
 
-app = Commands("Train a Transformer translator on two columns of text, and serve it.")
-app.add_typer(plot_commands.app, name="plot", rich_help_panel="Look")
+app = commands("Train a Transformer translator on two columns of text, and serve it.")
+app.add_typer(plot, name="plot", rich_help_panel="Look")
 
-Model = Annotated[
-    Path | None,
-    Option(
-        "--run",
-        "--model",
-        help="A run folder, or an exported SavedModel; by default the "
-        "Portuguese-to-English model that comes with the package.",
-    ),
+Input = Annotated[
+    Path | None, Option("--input", "-i", help="A file; else standard input.")
 ]
-Checkpoint = Annotated[str, Option(help="Weights of a run folder: best, last or ema.")]
 TokensPerBatch = Annotated[
     int, Option(min=1, help="The most tokens, padding included, read at once.")
 ]
@@ -66,9 +67,16 @@ def main():
             raise UserError(
                 "standard output is closed: send it to a file, or to /dev/null"
             )
-        code = _run()
+        start_logging()
+        try:
+            app()
+        except SystemExit as end:
+            code = end.code
         if sys.stdout:
             sys.stdout.flush()
+    except Stopped as end:
+        code = end.code
+        say(f"tfxformer: {end}")
     except UserError as error:
         say(f"tfxformer: error: {error}")
     except BrokenPipeError:  # whoever read our answer has seen enough
@@ -79,17 +87,6 @@ def main():
         sys.stdout, code = None, 1
         say(f"tfxformer: error: standard output: {error.strerror}")
     sys.exit(code)
-
-
-def _run():
-    """Runs the command; gives what the program ends with."""
-    try:
-        app()
-    except SystemExit as end:
-        return end.code
-    except Stopped as error:
-        say(f"tfxformer: {error}")
-        return error.code
 
 
 def _stop(*_):
@@ -110,7 +107,6 @@ def options(
     ] = False,
 ):
     """What holds for every command."""
-    start_logging(quiet)
 
 
 @app.command(rich_help_panel="Start")
@@ -120,11 +116,42 @@ def quickstart(
     ] = None,
     seed: Annotated[int, Option(help="Seed of all random numbers.")] = 0,
 ):
-    """Train on a phrasebook, evaluate, export, translate."""
-    start_tensorflow()
-    from tfxformer.quickstart import quickstart
+    """Train on a phrasebook, evaluate, export, translate.
 
-    quickstart(out, seed)
+    What it reports is translated through the exported signature; no sentence of it, in
+    either language, was seen in training.
+    """
+    started = time.monotonic()
+    out = Path(out or f"tfxformer-quickstart-{uuid.uuid4().hex[:8]}")
+    start_tensorflow()
+    import tensorflow as tf
+
+    from tfxformer.evaluation import evaluate
+    from tfxformer.exporting.saved_model import export
+    from tfxformer.training.trainer import train
+    from tfxformer.translator import Translator
+
+    say(f"1. Training on the embedded phrasebook, in {out}")
+    settings = {"data": {"sources": ["phrasebook"]}, "training": {"seed": seed}}
+    run = train(load_config("tiny").updated(**settings), out / "run")
+
+    say("2. Exporting a SavedModel, and running it in a TensorFlow session")
+    path, report = export(run.path, out / "export")
+    say(report.describe().splitlines()[-1])
+
+    say("3. Translating held-out sentences through the exported signature")
+    pairs, _ = corpora.load("phrasebook", "test", cleaned=False)
+    translator, loaded = Translator.load(path), tf.saved_model.load(str(path))
+    translator.signatures = loaded.signatures  # the export's own, not Python's
+    result = evaluate(translator, pairs)
+    for i in range(0, len(pairs), len(pairs) // 8):
+        print(f"{pairs[i].source}  →  {result.translations[i]}")
+    print(result.describe())
+    print(f"SavedModel: {path}")
+    say(
+        f"done in {time.monotonic() - started:.0f} s; try: "
+        f'tfxformer translate --model {path} "A minha irmã tem um gato preto."'
+    )
 
 
 @app.command(rich_help_panel="Train")
@@ -184,9 +211,7 @@ def translate(
         Argument(help="Texts; without any, lines of --input or standard input."),
     ] = None,
     run: Model = None,
-    input: Annotated[
-        Path | None, Option("--input", "-i", help="A file, a text a line.")
-    ] = None,
+    input: Input = None,
     checkpoint: Checkpoint = "best",
     tokens_per_batch: TokensPerBatch = 2048,
     scores: Annotated[
@@ -216,11 +241,7 @@ def translate(
     ]
     prefix = read_argument(prefix, "--prefix", data.encoding)
     chunks = [texts] if texts else _chunks(input, data.encoding)
-    run = chosen_model(run)
-    start_tensorflow()
-    from tfxformer.translator import Translator
-
-    translator = Translator.load(run, checkpoint, _chosen(decoding), xla)
+    translator = load_translator(run, checkpoint, _chosen(decoding), xla)
     for name in filter(os.path.isfile, text or []):
         log.info(
             "%r is translated as a text; to translate what is in that file: -i %s",
@@ -264,9 +285,7 @@ def _write(lines):
 @with_settings("data", DataConfig, "columns", "encoding")
 def score(
     run: Model = None,
-    input: Annotated[
-        Path | None, Option("--input", "-i", help="A file; else standard input.")
-    ] = None,
+    input: Input = None,
     checkpoint: Checkpoint = "best",
     tokens_per_batch: TokensPerBatch = 2048,
     data: DataConfig = ...,
@@ -279,11 +298,7 @@ def score(
     too long for the model.
     """
     chunks = _chunks(input, data.encoding)
-    run = chosen_model(run)
-    start_tensorflow()
-    from tfxformer.translator import Translator
-
-    translator = Translator.load(run, checkpoint)
+    translator = load_translator(run, checkpoint)
     first = 1
     for lines in chunks:
         rows = [pick(line, data.columns) for line in lines]
@@ -322,8 +337,6 @@ def evaluate(
     decoding: DecodingOptions = ...,
 ):
     """Score how well pairs are translated: BLEU and chrF, by sacreBLEU."""
-    from tfxformer import corpora
-
     if not data.sources:
         raise UserError("name the pairs to translate, such as --data test.tsv")
     if decoding.n_best > 1:
@@ -338,12 +351,9 @@ def evaluate(
         encoding=data.encoding,
         cleaned=False,
     )
-    run = chosen_model(run)
-    start_tensorflow()
+    translator = load_translator(run, checkpoint, _chosen(decoding), xla)
     from tfxformer.evaluation import evaluate
-    from tfxformer.translator import Translator
 
-    translator = Translator.load(run, checkpoint, _chosen(decoding), xla)
     translations = []
     for source, (pairs, counts) in zip(data.sources, loaded, strict=True):
         log.info("%s: %s", source, counts.describe())
@@ -459,7 +469,7 @@ def bulk(
     failed, their place and the reason. Paths may be of storage that Beam reaches, such
     as gs://.
     """
-    _need("beam", "apache_beam")
+    need("beam", "apache_beam")
     logging.root.setLevel(logging.ERROR)  # what Beam says while it is imported
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL)  # errors come as ours
     from tfxformer.bulk import bulk
@@ -502,7 +512,7 @@ def serve(
     take over as they appear. SIGTERM and Ctrl-C end it once the requests that have
     come are answered, with exit code 0 and 130.
     """
-    _need("serve", "starlette", "uvicorn", "grpc_health", "prometheus_client")
+    need("serve", "starlette", "uvicorn", "grpc_health", "prometheus_client")
     from tfxformer.server.configs import find_models, read_config
 
     if config is not None and repository is not None:
@@ -534,7 +544,7 @@ def demo(
 
     Prints the page's address. SIGTERM ends it with exit code 0, Ctrl-C with 130.
     """
-    _need("demo", "gradio", "matplotlib")
+    need("demo", "gradio", "matplotlib")
     signal.signal(signal.SIGTERM, _stop)  # until training or the page has its own way
     start_tensorflow()
     from tfxformer.demo import demo
@@ -558,13 +568,6 @@ def verify(
     print(report.describe())
     if not report.ok:
         raise Exit(1)
-
-
-def _need(extra, *modules):
-    """Refuses to go on without what an extra installs."""
-    for module in modules:
-        if importlib.util.find_spec(module) is None:
-            raise UserError(f"{module} is missing: pip install 'tfxformer[{extra}]'")
 
 
 def _chunks(input, encoding):

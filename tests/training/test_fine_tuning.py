@@ -43,7 +43,7 @@ def assert_begun_with(export, first_weights, run):
         assert_array_equal(first_weights[weight.path.partition("/")[2]], weight)
     assert run.tokenizer_file.read_bytes() == read_vocabulary(export)
     architecture = read_metadata(export)["architecture"]
-    for name, value in run.config().to_dict()["model"].items():
+    for name, value in run.config().model_dump()["model"].items():
         assert value == architecture[name]
 
 

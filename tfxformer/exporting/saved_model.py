@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
+from tfxformer.console import quiet_stderr
 from tfxformer.errors import UserError
 from tfxformer.exporting.metadata import write_metadata
 from tfxformer.exporting.repository import next_version
@@ -18,7 +19,6 @@ from tfxformer.exporting.warm_up import (
     write_warm_up,
 )
 from tfxformer.exporting.weights import PRECISIONS, HalfWeights
-from tfxformer.quiet import quiet_stderr
 from tfxformer.training import checkpoints
 from tfxformer.training.run import Run, load_weights
 from tfxformer.translator import Translator
