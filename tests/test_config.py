@@ -119,6 +119,7 @@ def test_what_is_saved_loads_equal(tmp_path, name):
         ("data.sources=phrasebook", ["phrasebook"]),
         ("data.sources=[a.tsv, 'b,c']", ["a.tsv", "b,c"]),
         ("data.sources=src.pt,src.en", ["src.pt,src.en"]),
+        ("data.columns=2,1", [2, 1]),
         ("data.valid=a=b.tsv", "a=b.tsv"),
         ("data.valid='1'", "1"),
         ("tokenizer.casing=lower", "lower"),
