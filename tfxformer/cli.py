@@ -186,11 +186,8 @@ def train(
         overrides.insert(0, fine_tuning.settings(begun))
     loaded = load_config(preset, config, overrides)
     if begun is not None and not loaded.model.dropout_rate:
-        log.info(
-            "model.dropout_rate is 0, as in %s; to change it: "
-            "--set model.dropout_rate=0.1",
-            begun,
-        )
+        hint = "to change it: --set model.dropout_rate=0.1"
+        log.info("model.dropout_rate is 0, as in %s; %s", begun, hint)
     signal.signal(signal.SIGTERM, _stop)  # until training has its own way
     start_tensorflow()
     from tfxformer.training.trainer import train
@@ -243,19 +240,15 @@ def translate(
     chunks = [texts] if texts else _chunks(input, data.encoding)
     translator = load_translator(run, checkpoint, _chosen(decoding), xla)
     for name in filter(os.path.isfile, text or []):
-        log.info(
-            "%r is translated as a text; to translate what is in that file: -i %s",
-            name,
-            shlex.quote(name),
-        )
+        hint = f"to translate what is in that file: -i {shlex.quote(name)}"
+        log.info("%r is translated as a text; %s", name, hint)
     first = 1
     for lines in chunks:
         if decoding.n_best > 1:
+            lists = translator.n_best(lines, tokens_per_batch, first)
             _write(
                 f"{number}\t{score:.4f}\t{translation}"
-                for number, found in enumerate(
-                    translator.n_best(lines, tokens_per_batch, first), first
-                )
+                for number, found in enumerate(lists, first)
                 for translation, score in found
             )
         elif prefix:
@@ -293,9 +286,8 @@ def score(
     """Score given translations: how likely the model finds them.
 
     Each line is a source, a tab and a translation, and comes back with its score and a
-    tab before it. The score is the mean
-    log-probability of the translation's tokens; nan, with a warning, where a side is
-    too long for the model.
+    tab before it. The score is the mean log-probability of the translation's tokens;
+    nan, with a warning, where a side is too long for the model.
     """
     chunks = _chunks(input, data.encoding)
     translator = load_translator(run, checkpoint)
@@ -343,14 +335,8 @@ def evaluate(
         raise UserError("--n-best: one translation is evaluated, the best")
     if output:
         check_output("--output", output, corpora.input_files(data.sources))
-    loaded = corpora.load_mixture(
-        data.sources,
-        split,
-        data_dir=data.data_dir,
-        columns=data.columns,
-        encoding=data.encoding,
-        cleaned=False,
-    )
+    options = data.model_dump(include={*PAIRS[1:]})
+    loaded = corpora.load_mixture(data.sources, split, cleaned=False, **options)
     translator = load_translator(run, checkpoint, _chosen(decoding), xla)
     from tfxformer.evaluation import evaluate
 
@@ -377,12 +363,7 @@ def export(
         Option(help="For TensorFlow Serving, or for CTranslate2."),
     ] = "savedmodel",
     xla: Annotated[
-        bool,
-        Option(
-            "--xla",
-            help="Compile what translates with XLA: faster, for a server that is "
-            "started with the flag which the export names.",
-        ),
+        bool, Option("--xla", help="Compile with XLA: faster, but servers need a flag.")
     ] = False,
     precision: Annotated[
         Literal["float32", "float16"],
@@ -390,11 +371,7 @@ def export(
     ] = "float32",
     average: Annotated[
         int | None,
-        Option(
-            min=1,
-            help="Export the mean of the weights of so many newest checkpoints: often "
-            "better than any one of them.",
-        ),
+        Option(min=1, help="Export the mean of the weights of the newest checkpoints."),
     ] = None,
     decoding: DecodingOptions = ...,
 ):
@@ -430,11 +407,7 @@ def bulk(
         list[str] | None, Argument(help="After --: more options of Apache Beam.")
     ] = None,
     model: Annotated[
-        str | None,
-        Option(
-            help="An exported model: a version's folder, or the versions'; by default "
-            "the Portuguese-to-English model that comes with the package."
-        ),
+        str | None, Option(help="An exported model; by default the package's own.")
     ] = None,
     input: Annotated[
         list[str],
@@ -442,17 +415,13 @@ def bulk(
             "--input",
             "-i",
             metavar="<paths>",
-            help="A file (.gz too), or a pattern within quotes, such as 'in/*.csv'. "
-            "Repeat it to name several.",
+            help="A file (.gz too), or a pattern, 'in/*.csv'. Repeat for several.",
         ),
     ] = ...,
     out: Annotated[str, Option(help="The folder to write.")] = ...,
     format: Annotated[
         str | None,
-        Option(
-            help="text (a record a line), csv, tsv, jsonl or parquet; by default the "
-            "files' names tell."
-        ),
+        Option(help="text, csv, tsv, jsonl or parquet; by default as files are named."),
     ] = None,
     column: Annotated[str, Option(help="The column or field of the texts.")] = "text",
     id_column: Annotated[
@@ -495,10 +464,7 @@ def bulk(
 def serve(
     repository: Annotated[
         Path | None,
-        Argument(
-            help="A folder of models, NAME/VERSION; by default ./export, or the "
-            "shipped model's repository."
-        ),
+        Argument(help="A model repository; by default ./export, or the package's."),
     ] = None,
     config: Annotated[
         Path | None,

@@ -73,20 +73,15 @@ def _in_words(display_type):
     return lambda ctx: _WORDS.get(found := display_type(ctx), found)
 
 
-def _be_quiet(quiet: bool):
-    if quiet:
-        start_logging(quiet)
+def _quiet(value: bool):
+    if value:
+        start_logging(quiet=True)
 
 
+_QUIET = "Warnings and errors only."
 Quiet = Annotated[
     bool,
-    Option(
-        "--quiet",
-        "-q",
-        help="Warnings and errors only.",
-        callback=_be_quiet,
-        expose_value=False,
-    ),
+    Option("--quiet", "-q", help=_QUIET, callback=_quiet, expose_value=False),
 ]
 
 
