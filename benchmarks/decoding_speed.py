@@ -21,7 +21,7 @@ from turns import HERE, about, save, started, summarise, table, take_turns
 
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
-from tfxformer.quiet import start_tensorflow
+from tfxformer.console import start_tensorflow
 
 start_tensorflow()
 

@@ -23,7 +23,7 @@ import time
 from pathlib import Path
 
 from tfxformer import corpora
-from tfxformer.quiet import start_tensorflow
+from tfxformer.console import start_tensorflow
 
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
 AT_ONCE = (1, 2)

@@ -25,7 +25,7 @@ from turns import HERE, about, save, started, summarise, table, take_turns
 from tfxformer import corpora
 from tfxformer.batches import make_batches
 from tfxformer.config import load_config
-from tfxformer.quiet import start_tensorflow
+from tfxformer.console import start_tensorflow
 from tfxformer.tokenizer import END_ID, START_ID, Tokenizer
 
 PRESET, SENTENCES = "tutorial", 64
@@ -54,7 +54,7 @@ def prepare(args, folder):
     # They take long, and are all alike.
     mixed = mixed_batches(pairs, tokenizer, config, max(args.batches // 2, 1))
     save_batches(folder / "mixed.npz", mixed)
-    sizes = config.to_dict()["model"]
+    sizes = config.model_dump()["model"]
     sizes |= {"preset": PRESET, "vocab_size": tokenizer.vocab_size}
     (folder / "sizes.json").write_text(json.dumps(sizes))
 

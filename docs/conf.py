@@ -16,7 +16,7 @@ from docutils.nodes import SkipNode  # noqa: E402
 from latex2mathml.converter import convert  # noqa: E402
 
 from tfxformer import __version__  # noqa: E402
-from tfxformer.quiet import start_tensorflow  # noqa: E402
+from tfxformer.console import start_tensorflow  # noqa: E402
 
 start_tensorflow()
 

@@ -342,7 +342,7 @@ def settings(_):
     """The presets side by side."""
     from tfxformer.config import PRESETS, load_config
 
-    loaded = {name: load_config(name).to_dict() for name in PRESETS}
+    loaded = {name: load_config(name).model_dump() for name in PRESETS}
     rows = [
         "| setting | " + " | ".join(loaded) + " |",
         "|---|" + "---|" * len(loaded),

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tfxformer.quiet import start_tensorflow
+from tfxformer.console import start_tensorflow
 
 start_tensorflow()
 

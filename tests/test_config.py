@@ -2,7 +2,6 @@
 
 import pytest
 import yaml
-from pydantic import ValidationError
 
 from tfxformer.config import PRESETS, Config, ModelConfig, load_config
 from tfxformer.errors import UserError
@@ -61,11 +60,6 @@ def test_the_default_is_the_tutorial_and_loads_share_nothing():
     assert second == Config() == load_config()
 
 
-def test_settings_never_change():
-    with pytest.raises(ValidationError, match="frozen"):
-        Config().training.steps = 0
-
-
 def test_overrides_beat_the_file_and_the_file_beats_the_preset(read):
     overrides = [
         "model.num_layers=2",
@@ -84,13 +78,10 @@ def test_a_file_names_its_own_preset(read):
     assert read("preset: big\nmodel: {dff: 64}").model.dff == 64
 
 
-@pytest.mark.parametrize("text", ["", "# nothing\n", "---\n", "null", "\ufeff"])
+@pytest.mark.parametrize("text", ["", "# nothing\n", "---\n", "\ufeff"])
 def test_an_empty_file_changes_nothing(read, text):
     assert read(text, preset="base") == load_config("base")
-
-
-def test_a_byte_order_mark_and_windows_line_ends(read):
-    assert read("\ufeffmodel:\r\n  dff: 64\r\n").model.dff == 64
+    assert read(text + "model:\r\n  dff: 64\r\n").model.dff == 64
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -113,15 +104,12 @@ def test_what_is_saved_loads_equal(tmp_path, name):
         ("model.dropout_rate=0", 0.0),
         ("training.label_smoothing=1e-3", 0.001),
         ("training.clip_norm=null", None),
-        ("training.clip_norm=5", 5.0),
         ("training.xla=true", True),
-        ("training.xla=no", False),
         ("data.sources=phrasebook", ["phrasebook"]),
         ("data.sources=[a.tsv, 'b,c']", ["a.tsv", "b,c"]),
-        ("data.sources=src.pt,src.en", ["src.pt,src.en"]),
+        ("data.columns=2,1", [2, 1]),
         ("data.valid=a=b.tsv", "a=b.tsv"),
         ("data.valid='1'", "1"),
-        ("tokenizer.casing=lower", "lower"),
     ],
 )
 def test_overrides_are_read_as_yaml(override, value):
@@ -201,52 +189,33 @@ WHOLE, NUMBER, FINITE = "a whole number", "a number", "a finite number"
         ("model.num_layers", "2.0", WHOLE),
         ("model.num_layers", "true", WHOLE),
         ("model.num_layers", "'2'", WHOLE),
-        ("model.num_layers", "null", WHOLE),
-        ("model.num_layers", "[2]", WHOLE),
-        ("model.num_layers", "1e3", WHOLE),
         ("training.steps", "2020-01-01", WHOLE),
         ("model.dropout_rate", "true", NUMBER),
         ("model.dropout_rate", "much", NUMBER),
-        ("model.dropout_rate", "null", NUMBER),
         ("model.dropout_rate", ".nan", FINITE),
         ("training.clip_norm", ".inf", FINITE),
         ("training.clip_norm", "1" + "0" * 400, NUMBER),
         ("data.weights", "[a]", NUMBER),
         ("model.learned_positions", "1", "true or false"),
-        ("model.tie_embeddings", "'true'", "true or false"),
         ("data.sources", "[1]", "text"),
-        ("data.sources", "[a, [b]]", "text"),
         ("data.sources", "null", "a list"),
         ("data.valid", "3", "text"),
         # Impossible.
         ("model.num_layers", "0", "at least 1"),
-        ("model.num_decoder_layers", "0", "at least 1"),
-        ("model.d_model", "-1", "at least 1"),
-        ("model.num_heads", "-8", "at least 1"),
         ("model.num_heads", "12", "must divide model.d_model, 128"),
         ("model.dropout_rate", "1", "below 1"),
         ("model.dropout_rate", "-0.1", "at least 0"),
         ("model.norm", "before", "'post' or 'pre'"),
-        ("model.norm", "1", "'post' or 'pre'"),
         ("model.max_length", "3", "at least 4"),
         ("tokenizer.vocab_size", "299", "at least 300"),
-        ("tokenizer.casing", "upper", "'keep' or 'lower'"),
         ("data.weights", "[1]", "one for each of the 0 sources"),
         ("data.columns", "[1]", "two numbers from 1"),
         ("data.columns", "[2, 2]", "two numbers from 1"),
         ("data.columns", "[0, 1]", "two numbers from 1"),
-        ("data.columns", "[]", "two numbers from 1"),
         ("data.encoding", "latin-0", "there is no such encoding"),
-        ("data.max_length_ratio", "0.9", "at least 1"),
-        ("training.steps", "0", "at least 1"),
         ("training.tokens_per_batch", "127", "at least model.max_length, 128"),
-        ("training.optimizer", "adamw", "'adam' or 'muon'"),
         ("training.learning_rate", "0", "above 0"),
-        ("training.label_smoothing", "1.0", "below 1"),
-        ("training.clip_norm", "0", "above 0"),
-        ("training.subword_alpha", "-0.1", "at least 0"),
         ("training.metric", "bleu", "needs training.bleu_pairs"),
-        ("training.patience", "-1", "at least 0"),
         ("training.seed", "4294967296", "below 4294967296"),
         ("training.seed", "1" + "0" * 5000, "cannot be read"),
     ],
@@ -259,16 +228,6 @@ def test_a_wrong_value_is_named(read, setting, value, expected):
         file, _, rest = message.partition("config.yaml: ")
         assert file and rest.startswith(f"{setting} = "), message
         assert refusal(load_config, overrides=[f"{setting}={value}"]) == rest
-
-
-def test_weights_belong_to_their_sources():
-    config = load_config(overrides=["data.sources=[a, b]", "data.weights=[1, 2.5]"])
-    assert config.data.weights == [1.0, 2.5]
-    assert load_config(overrides=["data.sources=a", "data.weights=3"])
-    overrides = ["data.sources=[a, b]", "data.weights=[1, 0]"]
-    assert "data.weights = [1, 0]: must all be above 0" in refusal(
-        load_config, overrides=overrides
-    )
 
 
 def test_what_does_not_go_together_may_come_from_several_places(read):
@@ -288,9 +247,7 @@ def test_what_does_not_go_together_may_come_from_several_places(read):
         ("model:\n  dff: 64\n\tnorm: pre\n", 3),
         ("model:\n  dff: 64\n  norm: 'pre\n", 4),
         ("model:\n  dff: *b", 2),
-        ("model: {}\n---\nmodel: {}", 2),
         ("model:\n  dff: !!python/name:os.system 1", 2),
-        ("model:\n  ? [a]\n  : b", 2),
     ],
 )
 def test_malformed_yaml_names_file_and_line(read, text, line):
@@ -301,22 +258,17 @@ def test_malformed_yaml_names_file_and_line(read, text, line):
     ("text", "expected"),
     [
         ("text", "must hold sections"),
-        ("- model\n- data", "must hold sections"),
-        ("2020-01-01", "must hold sections"),
         ("model:", "must hold name: value"),
         ("model: [dff]", "must hold name: value"),
         ("o gato bebe leite\n" * 1000, "must hold sections"),
         (b"model: {norm: \xff}", "not UTF-8"),
-        ("model: {}".encode("utf-16"), "not UTF-8"),
         ("training: {seed: 2020-01-01T99:00:00}", "not YAML: cannot be read"),
-        ("training: {seed: !!bool maybe}", "not YAML: cannot be read"),
         ("training: {seed: " + "[" * 1500, "not YAML: cannot be read"),
         ("model: {norm: '" + "word " * 100 + "'}", "model.norm = 'word word"),
         ('model: {norm: "a\\nb"}', "model.norm = "),
         ('model: {"a\\nb": 1}', "no setting"),
         ("model: {3: 1}", "there is no setting 'model.3'"),
         ("3: {dff: 1}", "there is no setting '3'"),
-        ("model: {dff: !!binary aGk=}", "model.dff = "),
     ],
 )
 def test_a_file_that_is_no_settings(read, text, expected):

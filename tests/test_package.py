@@ -66,7 +66,7 @@ def loaded_by(module):
     ("module", "brings"),
     [
         ("tfxformer", set()),
-        ("tfxformer.quiet", set()),
+        ("tfxformer.console", {"rich"}),
         ("tfxformer.corpora", set()),
         ("tfxformer.exporting.verify", {"numpy"}),
         ("tfxformer.cli", {"typer", "rich", "yaml", "numpy"}),

@@ -15,8 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tfxformer.errors import UserError
-from tfxformer.outputs import write_file
+from tfxformer.errors import UserError, write_file
 from tfxformer.tokenizer import END_ID, PAD_ID, START_ID
 
 # Pairs that are put in order of length together: of so many, a batch finds enough of

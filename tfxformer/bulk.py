@@ -49,7 +49,7 @@ class Translations(ModelHandler):
 
     def load_model(self):
         """Returns a `Translator`; Beam asks once in each process."""
-        from tfxformer.quiet import start_tensorflow
+        from tfxformer.console import start_tensorflow
 
         start_tensorflow()
         from tfxformer.translator import Translator

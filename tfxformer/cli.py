@@ -5,45 +5,46 @@ Heavy imports wait until a command needs them, so that help and errors come at o
 """
 
 import errno
-import importlib.util
 import logging
 import os
 import shlex
 import signal
 import sys
+import time
+import uuid
 from pathlib import Path
 from typing import Annotated, Literal
 
 from typer import Argument, Exit, Option
 
-from tfxformer import __version__
-from tfxformer.commands import Commands, Quiet, option, with_settings
+from tfxformer import __version__, corpora
+from tfxformer.commands import (
+    Checkpoint,
+    Model,
+    Quiet,
+    commands,
+    load_translator,
+    need,
+    option,
+    with_settings,
+)
 from tfxformer.config import DataConfig, TrainingConfig, load_config
-from tfxformer.console import say, start_logging
+from tfxformer.console import say, start_logging, start_tensorflow
 from tfxformer.corpora.files import pick, read_argument, read_texts
 from tfxformer.decoding import DecodingOptions
-from tfxformer.errors import PREEMPTED, Stopped, UserError
-from tfxformer.exporting.repository import chosen_model, shipped_model
-from tfxformer.outputs import check_output, write_file
-from tfxformer.plots import commands as plot_commands
-from tfxformer.quiet import start_tensorflow
+from tfxformer.errors import PREEMPTED, Stopped, UserError, check_output, write_file
+from tfxformer.exporting.repository import shipped_model
+from tfxformer.plots.commands import app as plot
 from tfxformer.server.settings import ServerSettings
 
 log = logging.getLogger("tfxformer")
 
-app = Commands("Train a Transformer translator on two columns of text, and serve it.")
-app.add_typer(plot_commands.app, name="plot", rich_help_panel="Look")
+app = commands("Train a Transformer translator on two columns of text, and serve it.")
+app.add_typer(plot, name="plot", rich_help_panel="Look")
 
-Model = Annotated[
-    Path | None,
-    Option(
-        "--run",
-        "--model",
-        help="A run folder, or an exported SavedModel; by default the "
-        "Portuguese-to-English model that comes with the package.",
-    ),
+Input = Annotated[
+    Path | None, Option("--input", "-i", help="A file; else standard input.")
 ]
-Checkpoint = Annotated[str, Option(help="Weights of a run folder: best, last or ema.")]
 TokensPerBatch = Annotated[
     int, Option(min=1, help="The most tokens, padding included, read at once.")
 ]
@@ -66,9 +67,16 @@ def main():
             raise UserError(
                 "standard output is closed: send it to a file, or to /dev/null"
             )
-        code = _run()
+        start_logging()
+        try:
+            app()
+        except SystemExit as end:
+            code = end.code
         if sys.stdout:
             sys.stdout.flush()
+    except Stopped as end:
+        code = end.code
+        say(f"tfxformer: {end}")
     except UserError as error:
         say(f"tfxformer: error: {error}")
     except BrokenPipeError:  # whoever read our answer has seen enough
@@ -79,17 +87,6 @@ def main():
         sys.stdout, code = None, 1
         say(f"tfxformer: error: standard output: {error.strerror}")
     sys.exit(code)
-
-
-def _run():
-    """Runs the command; gives what the program ends with."""
-    try:
-        app()
-    except SystemExit as end:
-        return end.code
-    except Stopped as error:
-        say(f"tfxformer: {error}")
-        return error.code
 
 
 def _stop(*_):
@@ -110,7 +107,6 @@ def options(
     ] = False,
 ):
     """What holds for every command."""
-    start_logging(quiet)
 
 
 @app.command(rich_help_panel="Start")
@@ -120,11 +116,42 @@ def quickstart(
     ] = None,
     seed: Annotated[int, Option(help="Seed of all random numbers.")] = 0,
 ):
-    """Train on a phrasebook, evaluate, export, translate."""
-    start_tensorflow()
-    from tfxformer.quickstart import quickstart
+    """Train on a phrasebook, evaluate, export, translate.
 
-    quickstart(out, seed)
+    What it reports is translated through the exported signature; no sentence of it, in
+    either language, was seen in training.
+    """
+    started = time.monotonic()
+    out = Path(out or f"tfxformer-quickstart-{uuid.uuid4().hex[:8]}")
+    start_tensorflow()
+    import tensorflow as tf
+
+    from tfxformer.evaluation import evaluate
+    from tfxformer.exporting.saved_model import export
+    from tfxformer.training.trainer import train
+    from tfxformer.translator import Translator
+
+    say(f"1. Training on the embedded phrasebook, in {out}")
+    settings = {"data": {"sources": ["phrasebook"]}, "training": {"seed": seed}}
+    run = train(load_config("tiny").updated(**settings), out / "run")
+
+    say("2. Exporting a SavedModel, and running it in a TensorFlow session")
+    path, report = export(run.path, out / "export")
+    say(report.describe().splitlines()[-1])
+
+    say("3. Translating held-out sentences through the exported signature")
+    pairs, _ = corpora.load("phrasebook", "test", cleaned=False)
+    translator, loaded = Translator.load(path), tf.saved_model.load(str(path))
+    translator.signatures = loaded.signatures  # the export's own, not Python's
+    result = evaluate(translator, pairs)
+    for i in range(0, len(pairs), len(pairs) // 8):
+        print(f"{pairs[i].source}  →  {result.translations[i]}")
+    print(result.describe())
+    print(f"SavedModel: {path}")
+    say(
+        f"done in {time.monotonic() - started:.0f} s; try: "
+        f'tfxformer translate --model {path} "A minha irmã tem um gato preto."'
+    )
 
 
 @app.command(rich_help_panel="Train")
@@ -159,11 +186,8 @@ def train(
         overrides.insert(0, fine_tuning.settings(begun))
     loaded = load_config(preset, config, overrides)
     if begun is not None and not loaded.model.dropout_rate:
-        log.info(
-            "model.dropout_rate is 0, as in %s; to change it: "
-            "--set model.dropout_rate=0.1",
-            begun,
-        )
+        hint = "to change it: --set model.dropout_rate=0.1"
+        log.info("model.dropout_rate is 0, as in %s; %s", begun, hint)
     signal.signal(signal.SIGTERM, _stop)  # until training has its own way
     start_tensorflow()
     from tfxformer.training.trainer import train
@@ -184,9 +208,7 @@ def translate(
         Argument(help="Texts; without any, lines of --input or standard input."),
     ] = None,
     run: Model = None,
-    input: Annotated[
-        Path | None, Option("--input", "-i", help="A file, a text a line.")
-    ] = None,
+    input: Input = None,
     checkpoint: Checkpoint = "best",
     tokens_per_batch: TokensPerBatch = 2048,
     scores: Annotated[
@@ -216,25 +238,17 @@ def translate(
     ]
     prefix = read_argument(prefix, "--prefix", data.encoding)
     chunks = [texts] if texts else _chunks(input, data.encoding)
-    run = chosen_model(run)
-    start_tensorflow()
-    from tfxformer.translator import Translator
-
-    translator = Translator.load(run, checkpoint, _chosen(decoding), xla)
+    translator = load_translator(run, checkpoint, _chosen(decoding), xla)
     for name in filter(os.path.isfile, text or []):
-        log.info(
-            "%r is translated as a text; to translate what is in that file: -i %s",
-            name,
-            shlex.quote(name),
-        )
+        hint = f"to translate what is in that file: -i {shlex.quote(name)}"
+        log.info("%r is translated as a text; %s", name, hint)
     first = 1
     for lines in chunks:
         if decoding.n_best > 1:
+            lists = translator.n_best(lines, tokens_per_batch, first)
             _write(
                 f"{number}\t{score:.4f}\t{translation}"
-                for number, found in enumerate(
-                    translator.n_best(lines, tokens_per_batch, first), first
-                )
+                for number, found in enumerate(lists, first)
                 for translation, score in found
             )
         elif prefix:
@@ -264,9 +278,7 @@ def _write(lines):
 @with_settings("data", DataConfig, "columns", "encoding")
 def score(
     run: Model = None,
-    input: Annotated[
-        Path | None, Option("--input", "-i", help="A file; else standard input.")
-    ] = None,
+    input: Input = None,
     checkpoint: Checkpoint = "best",
     tokens_per_batch: TokensPerBatch = 2048,
     data: DataConfig = ...,
@@ -274,16 +286,11 @@ def score(
     """Score given translations: how likely the model finds them.
 
     Each line is a source, a tab and a translation, and comes back with its score and a
-    tab before it. The score is the mean
-    log-probability of the translation's tokens; nan, with a warning, where a side is
-    too long for the model.
+    tab before it. The score is the mean log-probability of the translation's tokens;
+    nan, with a warning, where a side is too long for the model.
     """
     chunks = _chunks(input, data.encoding)
-    run = chosen_model(run)
-    start_tensorflow()
-    from tfxformer.translator import Translator
-
-    translator = Translator.load(run, checkpoint)
+    translator = load_translator(run, checkpoint)
     first = 1
     for lines in chunks:
         rows = [pick(line, data.columns) for line in lines]
@@ -322,28 +329,17 @@ def evaluate(
     decoding: DecodingOptions = ...,
 ):
     """Score how well pairs are translated: BLEU and chrF, by sacreBLEU."""
-    from tfxformer import corpora
-
     if not data.sources:
         raise UserError("name the pairs to translate, such as --data test.tsv")
     if decoding.n_best > 1:
         raise UserError("--n-best: one translation is evaluated, the best")
     if output:
         check_output("--output", output, corpora.input_files(data.sources))
-    loaded = corpora.load_mixture(
-        data.sources,
-        split,
-        data_dir=data.data_dir,
-        columns=data.columns,
-        encoding=data.encoding,
-        cleaned=False,
-    )
-    run = chosen_model(run)
-    start_tensorflow()
+    options = data.model_dump(include={*PAIRS[1:]})
+    loaded = corpora.load_mixture(data.sources, split, cleaned=False, **options)
+    translator = load_translator(run, checkpoint, _chosen(decoding), xla)
     from tfxformer.evaluation import evaluate
-    from tfxformer.translator import Translator
 
-    translator = Translator.load(run, checkpoint, _chosen(decoding), xla)
     translations = []
     for source, (pairs, counts) in zip(data.sources, loaded, strict=True):
         log.info("%s: %s", source, counts.describe())
@@ -367,12 +363,7 @@ def export(
         Option(help="For TensorFlow Serving, or for CTranslate2."),
     ] = "savedmodel",
     xla: Annotated[
-        bool,
-        Option(
-            "--xla",
-            help="Compile what translates with XLA: faster, for a server that is "
-            "started with the flag which the export names.",
-        ),
+        bool, Option("--xla", help="Compile with XLA: faster, but servers need a flag.")
     ] = False,
     precision: Annotated[
         Literal["float32", "float16"],
@@ -380,11 +371,7 @@ def export(
     ] = "float32",
     average: Annotated[
         int | None,
-        Option(
-            min=1,
-            help="Export the mean of the weights of so many newest checkpoints: often "
-            "better than any one of them.",
-        ),
+        Option(min=1, help="Export the mean of the weights of the newest checkpoints."),
     ] = None,
     decoding: DecodingOptions = ...,
 ):
@@ -401,7 +388,7 @@ def export(
             "options when it runs the model"
         )
     if format == "ctranslate2":
-        _need("ctranslate2", "ctranslate2")
+        need("ctranslate2", "ctranslate2")
     start_tensorflow()
     if format == "ctranslate2":
         from tfxformer.exporting.ctranslate2 import export_ctranslate2
@@ -422,11 +409,7 @@ def bulk(
         list[str] | None, Argument(help="After --: more options of Apache Beam.")
     ] = None,
     model: Annotated[
-        str | None,
-        Option(
-            help="An exported model: a version's folder, or the versions'; by default "
-            "the Portuguese-to-English model that comes with the package."
-        ),
+        str | None, Option(help="An exported model; by default the package's own.")
     ] = None,
     input: Annotated[
         list[str],
@@ -434,17 +417,13 @@ def bulk(
             "--input",
             "-i",
             metavar="<paths>",
-            help="A file (.gz too), or a pattern within quotes, such as 'in/*.csv'. "
-            "Repeat it to name several.",
+            help="A file (.gz too), or a pattern, 'in/*.csv'. Repeat for several.",
         ),
     ] = ...,
     out: Annotated[str, Option(help="The folder to write.")] = ...,
     format: Annotated[
         str | None,
-        Option(
-            help="text (a record a line), csv, tsv, jsonl or parquet; by default the "
-            "files' names tell."
-        ),
+        Option(help="text, csv, tsv, jsonl or parquet; by default as files are named."),
     ] = None,
     column: Annotated[str, Option(help="The column or field of the texts.")] = "text",
     id_column: Annotated[
@@ -461,7 +440,7 @@ def bulk(
     failed, their place and the reason. Paths may be of storage that Beam reaches, such
     as gs://.
     """
-    _need("beam", "apache_beam")
+    need("beam", "apache_beam")
     logging.root.setLevel(logging.ERROR)  # what Beam says while it is imported
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL)  # errors come as ours
     from tfxformer.bulk import bulk
@@ -487,10 +466,7 @@ def bulk(
 def serve(
     repository: Annotated[
         Path | None,
-        Argument(
-            help="A folder of models, NAME/VERSION; by default ./export, or the "
-            "shipped model's repository."
-        ),
+        Argument(help="A model repository; by default ./export, or the package's."),
     ] = None,
     config: Annotated[
         Path | None,
@@ -504,7 +480,7 @@ def serve(
     take over as they appear. SIGTERM and Ctrl-C end it once the requests that have
     come are answered, with exit code 0 and 130.
     """
-    _need("serve", "starlette", "uvicorn", "grpc_health", "prometheus_client")
+    need("serve", "starlette", "uvicorn", "grpc_health", "prometheus_client")
     from tfxformer.server.configs import find_models, read_config
 
     if config is not None and repository is not None:
@@ -536,7 +512,7 @@ def demo(
 
     Prints the page's address. SIGTERM ends it with exit code 0, Ctrl-C with 130.
     """
-    _need("demo", "gradio", "matplotlib")
+    need("demo", "gradio", "matplotlib")
     signal.signal(signal.SIGTERM, _stop)  # until training or the page has its own way
     start_tensorflow()
     from tfxformer.demo import demo
@@ -560,13 +536,6 @@ def verify(
     print(report.describe())
     if not report.ok:
         raise Exit(1)
-
-
-def _need(extra, *modules):
-    """Refuses to go on without what an extra installs."""
-    for module in modules:
-        if importlib.util.find_spec(module) is None:
-            raise UserError(f"{module} is missing: pip install 'tfxformer[{extra}]'")
 
 
 def _chunks(input, encoding):

@@ -1,103 +1,129 @@
 """What commands share: options made from settings, `-q`, the help, how they end."""
 
 import functools
+import importlib.util
 import inspect
 import re
 import sys
+from pathlib import Path
 from types import UnionType
 from typing import Annotated, Union, get_args, get_origin
 
 import typer
+from typer import Option
 
-from tfxformer.console import start_logging
+from tfxformer.console import start_logging, start_tensorflow
 from tfxformer.errors import INTERRUPTED, Stopped, UserError
+from tfxformer.exporting.repository import chosen_model
 
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Warnings and errors only.")]
+Checkpoint = Annotated[str, Option(help="Weights of a run folder: best, last or ema.")]
+Model = Annotated[
+    Path | None,
+    Option(
+        "--run",
+        "--model",
+        help="A run folder, or an exported SavedModel; by default the "
+        "Portuguese-to-English model that comes with the package.",
+    ),
+]
 
 # Python's names of types, as the help calls them.
 _WORDS = {
-    "str": "text",
-    "int": "number",
-    "int range": "number",
-    "float": "number",
-    "float range": "number",
-    "list[str]": "texts",
-    "list[Path]": "paths",
+    "<str>": "<text>",
+    "<int>": "<number>",
+    "<int range>": "<number>",
+    "<float>": "<number>",
+    "<list[str]>": "<texts>",
+    "<list[Path]>": "<paths>",
 }
 
 
-class Group(typer.core.TyperGroup):
-    """Commands, whose help shows each summary in full, under a title for each panel."""
+class _Group(typer.core.TyperGroup):
+    """Commands that take the group's `-q`, too, under a title for each panel."""
 
     def __init__(self, **attributes):
         super().__init__(**attributes)
+        quiet = next(x for x in self.params if x.name == "quiet")
         for command in self.commands.values():
+            if not isinstance(command, _Group):
+                command.params.append(quiet)
             for parameter in command.params:
-                parameter.get_help_record = _in_words(parameter.get_help_record)
+                parameter.display_type = _in_words(parameter.display_type)
 
-    def format_commands(self, ctx, formatter):
-        panels = {}
-        for name in self.list_commands(ctx):
-            command = self.get_command(ctx, name)
-            row = name, command.get_short_help_str(limit=1000)
-            panels.setdefault(command.rich_help_panel or "Commands", []).append(row)
-        widest = max(len(name) for rows in panels.values() for name, _ in rows)
-        for title, rows in panels.items():
-            with formatter.section(title):
-                formatter.write_dl([(f"{name:{widest}}", text) for name, text in rows])
-
-
-class Commands(typer.Typer):
-    """The commands of a program, or of a part of it; `help` says what it is for."""
-
-    def __init__(self, help):
-        super().__init__(
-            help=help,
-            cls=Group,
-            no_args_is_help=True,
-            add_completion=False,
-            pretty_exceptions_enable=False,
-            rich_markup_mode=None,
-        )
-
-    def command(self, *args, **kwargs):
-        register = super().command(*args, **kwargs)
-        return lambda function: register(_as_command(function))
-
-
-def _in_words(record):
-    """A parameter's ``get_help_record`` with words for types: ``<texts>``."""
-
-    def record_in_words(ctx):
-        name, *text = record(ctx) or ("",)
-        name = re.sub(r"(?<=<)[^<>]+(?=>)", lambda x: _WORDS.get(x[0], x[0]), name)
-        return (name, *text) if text else None
-
-    return record_in_words
-
-
-def _as_command(function):
-    """The function with ``-q``, ended as `tfxformer.cli.main` promises."""
-    signature = inspect.signature(function)
-    quiet = inspect.Parameter(
-        "quiet", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Quiet
-    )
-
-    @functools.wraps(function)
-    def command(*, quiet, **arguments):
-        if quiet:
-            start_logging(quiet)
+    def invoke(self, ctx):
         try:
-            return function(**arguments)
+            return super().invoke(ctx)
         except KeyboardInterrupt:  # Typer would end both in its own way
             raise Stopped("interrupted", INTERRUPTED) from None
         except BrokenPipeError:  # whoever read our answer has seen enough
             sys.stdout = None
             sys.exit(0)
 
-    parameters = [*signature.parameters.values(), quiet]
-    command.__signature__ = signature.replace(parameters=parameters)
-    return command
+    def format_commands(self, ctx, formatter):
+        panels = {}
+        for name, command in self.commands.items():
+            row = f"{name:10}", command.get_short_help_str(limit=1000)
+            panels.setdefault(command.rich_help_panel or "Commands", []).append(row)
+        for title, rows in panels.items():
+            with formatter.section(title):
+                formatter.write_dl(rows)
+
+
+def _in_words(display_type):
+    return lambda ctx: _WORDS.get(found := display_type(ctx), found)
+
+
+def _quiet(value: bool):
+    if value:
+        start_logging(quiet=True)
+
+
+_QUIET = "Warnings and errors only."
+Quiet = Annotated[
+    bool,
+    Option("--quiet", "-q", help=_QUIET, callback=_quiet, expose_value=False),
+]
+
+
+def commands(help):
+    """A Typer application: the commands of a program, or of a part of it.
+
+    Args:
+        help: what it is for.
+
+    Returns:
+        The application.
+    """
+    app = typer.Typer(
+        help=help,
+        cls=_Group,
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+    )
+
+    @app.callback()
+    def options(quiet: Quiet = False):
+        """What holds for every command."""
+
+    return app
+
+
+def need(extra, *modules):
+    """Refuses to work without the modules that an extra installs."""
+    for module in modules:
+        if importlib.util.find_spec(module) is None:
+            raise UserError(f"{module} is missing: pip install 'tfxformer[{extra}]'")
+
+
+def load_translator(model, checkpoint="best", *options):
+    """`Translator.load` of what the user named, or of the shipped model."""
+    model = chosen_model(model)
+    start_tensorflow()
+    from tfxformer.translator import Translator
+
+    return Translator.load(model, checkpoint, *options)
 
 
 # --- Options made from settings ------------------------------------------------------
@@ -138,61 +164,43 @@ def with_settings(argument, kind, *fields, check=True):
     fields = fields or [*kind.model_fields]
 
     def decorate(function):
-        parameters = []
-        for parameter in inspect.signature(function).parameters.values():
-            if parameter.name == argument:
-                parameters += [_parameter(name, kind, check) for name in fields]
-            else:
-                parameters.append(parameter.replace(kind=parameter.KEYWORD_ONLY))
-
         @functools.wraps(function)
-        def with_options(**arguments):
+        def command(**arguments):
             given = {name: arguments.pop(name) for name in fields}
             given = {name: x for name, x in given.items() if x not in (None, [])}
             settings = _made(kind, given) if check else given
             return function(**arguments, **{argument: settings})
 
-        with_options.__signature__ = inspect.Signature(parameters)
-        return with_options
+        parameters = []
+        for parameter in inspect.signature(function).parameters.values():
+            made = [_parameter(name, kind.model_fields[name], check) for name in fields]
+            kept = parameter.replace(kind=parameter.KEYWORD_ONLY)
+            parameters += made if parameter.name == argument else [kept]
+        command.__signature__ = inspect.Signature(parameters)
+        return command
 
     return decorate
 
 
-def _parameter(name, settings, with_default):
+def _parameter(name, field, with_default):
     """A field of settings as a parameter that Typer makes an option of."""
-    field = settings.model_fields[name]
-    kind, about = _plain(field.annotation), {"help": field.description}
+    kind, about = _plain(field.annotation), field.description
     if with_default and field.default and field.default is not True:
-        about["help"] += f"  [default: {field.default}]"
-    item = _plain(get_args(kind)[0]) if get_origin(kind) is list else None
-    if item is str:
-        about["help"] += " Repeat it to name several."
-    elif item is not None:
-        about |= {"metavar": "N,N", "callback": _numbers(option(name), item)}
-        kind = str
-    annotation = Annotated[kind | None, typer.Option(option(name), **about)]
+        about += f"  [default: {field.default}]"
+    metavar = None
+    if get_origin(kind) is list and _plain(get_args(kind)[0]) is str:
+        about += " Repeat it to name several."
+    elif get_origin(kind) is list:
+        kind, metavar = str, "N,N"
+    made = Annotated[kind | None, Option(option(name), help=about, metavar=metavar)]
     keyword = inspect.Parameter.KEYWORD_ONLY
-    return inspect.Parameter(name, keyword, default=None, annotation=annotation)
+    return inspect.Parameter(name, keyword, default=None, annotation=made)
 
 
 def _plain(annotation):
     """A field's type without its limits and the None that it may be."""
     wrapped = get_origin(annotation) in (UnionType, Union, Annotated)
     return _plain(get_args(annotation)[0]) if wrapped else annotation
-
-
-def _numbers(name, kind):
-    """What reads an option's numbers, such as 2,1."""
-
-    def read(text):
-        try:
-            return text and [kind(number) for number in text.split(",")]
-        except ValueError:
-            raise UserError(
-                f"{name} {text!r}: write numbers with commas between, such as 2,1"
-            ) from None
-
-    return read
 
 
 def _made(kind, given):

@@ -23,8 +23,7 @@ from pydantic import (
 )
 
 from tfxformer.corpora.files import check_encoding
-from tfxformer.errors import UserError
-from tfxformer.outputs import write_file
+from tfxformer.errors import UserError, write_file
 
 # What pydantic finds wrong, in our words.
 _MUST = {
@@ -115,8 +114,13 @@ def _number(value):
 Count = Annotated[int, Field(ge=1)]
 Number = Annotated[float, BeforeValidator(_number)]
 Rate = Annotated[Number, Field(ge=0, lt=1)]
-# A single value may be given for a list of one.
-_Listed = BeforeValidator(lambda x: x if isinstance(x, list | None) else [x])
+
+
+def _listed(value, info):
+    """One value for a list of one, and numbers as the command line has them: 2,1."""
+    if isinstance(value, str) and info.field_name != "sources":
+        value = [int(x) if x.isdecimal() else x for x in value.split(",")]
+    return value if isinstance(value, list | None) else [value]
 
 
 class ModelConfig(Settings):
@@ -174,9 +178,9 @@ class DataConfig(Settings):
 
     section: ClassVar[str] = "data."
 
-    sources: Annotated[list[str], _Listed] = []
+    sources: Annotated[list[str], BeforeValidator(_listed)] = []
     """Where pairs come from: phrasebook, ted, TSV files (.gz too), or SRC,TGT paths."""
-    weights: Annotated[list[Number] | None, _Listed] = None
+    weights: Annotated[list[Number] | None, BeforeValidator(_listed)] = None
     """How often each source is drawn, such as 1,3; by default by its pairs' number."""
     valid: str | None = None
     """A source to validate on; by default pairs are held out of the others."""
@@ -184,7 +188,7 @@ class DataConfig(Settings):
     """How many pairs are held out where `valid` names no source."""
     data_dir: str | None = None
     """The folder of TensorFlow Datasets, for ted."""
-    columns: list[int] | None = None
+    columns: Annotated[list[int] | None, BeforeValidator(_listed)] = None
     """A TSV's columns of source and translation, such as 2,1; by default it has two."""
     encoding: Annotated[str, AfterValidator(check_encoding)] = "utf-8"
     """The encoding of files: one of Python's codecs, such as latin-1."""
@@ -293,14 +297,6 @@ class Config(Settings):
             )
         return self
 
-    def to_dict(self):
-        """Plain dictionaries, as in the YAML file.
-
-        Returns:
-            A dictionary of a dictionary for each section.
-        """
-        return self.model_dump()
-
     def save(self, path):
         """Writes the settings to a YAML file that `load_config` reads.
 
@@ -312,7 +308,7 @@ class Config(Settings):
         Raises:
             UserError: when it cannot be written.
         """
-        write_file(path, yaml.safe_dump(self.to_dict(), sort_keys=False).encode())
+        write_file(path, yaml.safe_dump(self.model_dump(), sort_keys=False).encode())
 
 
 PRESETS = yaml.safe_load(files("tfxformer").joinpath("presets.yaml").read_bytes())

@@ -9,8 +9,7 @@ from pathlib import Path
 import sentencepiece
 
 from tfxformer.corpora.cleaning import INVISIBLE
-from tfxformer.errors import UserError
-from tfxformer.outputs import write_file
+from tfxformer.errors import UserError, write_file
 
 # The four token ids that are no text, the same in every vocabulary.
 PAD_ID, UNK_ID, START_ID, END_ID = 0, 1, 2, 3

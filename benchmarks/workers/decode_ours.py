@@ -4,7 +4,7 @@ import sys
 
 import worker
 
-from tfxformer.quiet import start_tensorflow
+from tfxformer.console import start_tensorflow
 
 start_tensorflow()
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import keras_fit
 import worker
 
-from tfxformer.quiet import start_tensorflow
+from tfxformer.console import start_tensorflow
 
 start_tensorflow()
 

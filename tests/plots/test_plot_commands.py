@@ -8,8 +8,7 @@ import pytest
 
 pytest.importorskip("matplotlib")
 
-from tfxformer import plots
-from tfxformer.plots import commands
+from tfxformer import commands, plots
 from tfxformer.plots.attention_maps import attention_maps
 from tfxformer.translator import Translator
 

@@ -21,6 +21,12 @@ def pairs(tmp_path):
 
 
 @pytest.fixture
+def no_steps(monkeypatch):
+    """Training ends before its first step."""
+    monkeypatch.setattr(trainer, "_fit", lambda *_: None)
+
+
+@pytest.fixture
 def first_weights(monkeypatch):
     """The weights that each training begins with, by their names."""
     found = {}
@@ -42,7 +48,7 @@ def assert_begun_with(export, first_weights, run):
         assert_array_equal(first_weights[weight.path.partition("/")[2]], weight)
     assert run.tokenizer_file.read_bytes() == read_vocabulary(export)
     architecture = read_metadata(export)["architecture"]
-    for name, value in run.config().to_dict()["model"].items():
+    for name, value in run.config().model_dump()["model"].items():
         assert value == architecture[name]
 
 
@@ -62,7 +68,7 @@ def test_an_export_s_path(command, first_weights, exported, pairs, tmp_path, whi
 
 
 def test_the_model_that_comes_with_the_package(
-    command, first_weights, pairs, tmp_path, monkeypatch
+    command, no_steps, first_weights, pairs, tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
     train = ["train", "--data", pairs, "--from", "pt_en", "--out", "run", "--steps", 1]

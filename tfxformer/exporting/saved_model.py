@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
+from tfxformer.console import quiet_stderr
 from tfxformer.errors import UserError
 from tfxformer.exporting.repository import (
     EXAMPLES_FILE,
@@ -19,7 +20,6 @@ from tfxformer.exporting.repository import (
 from tfxformer.exporting.signatures import XLA_COLUMNS, XLA_ROWS, n_best_options
 from tfxformer.exporting.verify import verify
 from tfxformer.exporting.weights import PRECISIONS, HalfWeights
-from tfxformer.quiet import quiet_stderr
 from tfxformer.training import checkpoints
 from tfxformer.training.run import Run, load_weights
 from tfxformer.translator import Translator

@@ -58,10 +58,16 @@ def attention_maps(translator, text):
         An `AttentionMaps`.
 
     Example:
-        >>> from tfxformer import Translator
-        >>> maps = attention_maps(Translator.load(), "Bom dia!")
-        >>> maps.target_tokens
-        ['▁Good', '▁morning', '!', '</s>']
+        >>> from tfxformer import Tokenizer, Transformer, Translator
+        >>> tokenizer = Tokenizer.train(["o gato", "the cat"] * 50, vocab_size=300)
+        >>> sizes = dict(num_layers=1, d_model=8, num_heads=2, dff=8, max_length=8)
+        >>> size = tokenizer.vocab_size
+        >>> sizes |= dict(input_vocab_size=size, target_vocab_size=size)
+        >>> translator = Translator(tokenizer, Transformer(**sizes))
+        >>> maps = attention_maps(translator, "o gato")
+        >>> length = len(maps.source_tokens)
+        >>> maps.encoder.shape == (1, 2, length, length)
+        True
     """
     answer = translator.explain(text)
     ids = translator.tokenizer.processor.piece_to_id

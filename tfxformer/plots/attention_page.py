@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tfxformer.outputs import write_file
+from tfxformer.errors import write_file
 
 TEMPLATE = Path(__file__).with_name("attention_page.html")
 

@@ -1,20 +1,23 @@
 """The commands of `tfxformer plot`: each draws one picture and prints its path."""
 
-import importlib.util
 from pathlib import Path
 from typing import Annotated, Literal
 
 from typer import Argument, Context, Option
 
-from tfxformer.commands import Commands, Quiet, with_settings
+from tfxformer.commands import (
+    Checkpoint,
+    Model,
+    commands,
+    load_translator,
+    need,
+    with_settings,
+)
 from tfxformer.config import PRESETS, DataConfig, load_config
-from tfxformer.console import start_logging
-from tfxformer.errors import UserError
-from tfxformer.exporting.repository import chosen_model
-from tfxformer.outputs import check_output
-from tfxformer.quiet import start_tensorflow
+from tfxformer.console import start_tensorflow
+from tfxformer.errors import UserError, check_output
 
-app = Commands("Draw a model, its attention, its data and its training.")
+app = commands("Draw a model, its attention, its data and its training.")
 
 
 def _check_out(context: Context, out: Path):
@@ -23,8 +26,8 @@ def _check_out(context: Context, out: Path):
     if not page and out.suffix.lower() not in (".png", ".svg"):
         raise UserError(f"--out {out}: its name must end in .png or .svg")
     check_output("--out", out)
-    if not page and not importlib.util.find_spec("matplotlib"):
-        raise UserError("matplotlib is missing: pip install 'tfxformer[plots]'")
+    if not page:
+        need("plots", "matplotlib")
     return out
 
 
@@ -38,19 +41,11 @@ def _check_text(text: str):
 
 Text = Annotated[str, Argument(callback=_check_text, help="A sentence.")]
 Out = Annotated[Path, Option(callback=_check_out, help="A .png or .svg file.")]
-Model = Annotated[
+Run = Annotated[
     Path | None,
     Option("--run", "--model", help="A run folder, or an exported SavedModel."),
 ]
-Checkpoint = Annotated[str, Option(help="Weights of a run folder: best, last or ema.")]
 Dark = Annotated[bool, Option("--dark", help="Light letters on a dark background.")]
-
-
-@app.callback()
-def options(quiet: Quiet = False):
-    """What holds for every plot."""
-    if quiet:
-        start_logging(quiet)
 
 
 @app.command()
@@ -60,7 +55,7 @@ def positions(
     length: Annotated[int, Option(min=1, help="How many positions.")] = 100,
     depth: Annotated[int, Option(min=1, help="Of each, without --run.")] = 512,
     depths: Annotated[str, Option(help="Depths of curves, from 0.")] = "1,5,15,20",
-    run: Model = None,
+    run: Run = None,
     checkpoint: Checkpoint = "best",
     dark: Dark = False,
 ):
@@ -71,7 +66,7 @@ def positions(
 
         encoding = positional_encoding(length, depth)
     else:
-        layer = _translator(run, checkpoint).transformer.encoder.pos_embedding
+        layer = load_translator(run, checkpoint).transformer.encoder.pos_embedding
         most = layer.max_length if layer.use_positions else 0
         if length > most:
             raise UserError(f"--length {length}: the model has {most} positions")
@@ -92,7 +87,7 @@ def masks(
     out: Out,
     kind: Literal["look-ahead", "padding", "both"] = "look-ahead",
     length: Annotated[int | None, Option(min=1, help="Pad to so many tokens.")] = None,
-    run: Model = None,
+    run: Run = None,
     dark: Dark = False,
 ):
     """Draw which token may read which, and what is added to the scores.
@@ -102,7 +97,7 @@ def masks(
     """
     import numpy as np
 
-    tokens = text.split() if run is None else _tokens(_translator(run).tokenizer, text)
+    tokens = text.split() if run is None else _tokens(load_translator(run), text)
     tokens = [*tokens, "[end]"] if kind == "padding" else ["[start]", *tokens]
     size = length or len(tokens) + (0 if kind == "look-ahead" else 3)
     if size < len(tokens):
@@ -135,7 +130,7 @@ def attention(
         raise UserError("--layer does not go with .html: choose it on the page")
     if head is not None and layer is None:
         raise UserError("--head: give --layer, too")
-    translator = _translator(run, checkpoint)
+    translator = load_translator(run, checkpoint)
     from tfxformer.plots.attention_maps import attention_maps
 
     queries, keys, weights = attention_maps(translator, text).of_kind(kind)
@@ -185,7 +180,7 @@ def schedule(
 def lengths(
     data: DataConfig,
     out: Out,
-    run: Model = None,
+    run: Run = None,
     split: Annotated[str, Option(help="Of phrasebook and ted.")] = "train",
     dark: Dark = False,
 ):
@@ -200,7 +195,7 @@ def lengths(
     pairs = [pair for found, _ in loaded for pair in found]
     unit, cut = "words", lambda texts: map(str.split, texts)
     if run is not None:
-        unit, cut = "tokens", _translator(run).tokenizer.encode
+        unit, cut = "tokens", load_translator(run).tokenizer.encode
     sides = {"source": [p.source for p in pairs], "target": [p.target for p in pairs]}
     counts = {side: [*map(len, cut(texts))] for side, texts in sides.items()}
     _draw(out, dark, "draw_lengths", counts, unit)
@@ -229,13 +224,13 @@ def neighbours(
     dark: Dark = False,
 ):
     """Draw which tokens' embeddings are nearest to those of some words."""
-    translator = _translator(run, checkpoint)
+    translator = load_translator(run, checkpoint)
     tokens = translator.tokenizer.tokens(range(translator.tokenizer.vocab_size))
     chosen = []
     for word in words:
         found = [token for token in (f"\u2581{word}", word) if token in tokens]
         if not found:
-            parts = " ".join(_tokens(translator.tokenizer, word))
+            parts = " ".join(_tokens(translator, word))
             raise UserError(f"{word!r}: the vocabulary has parts of it only: {parts}")
         chosen.append(found[0])
     embeddings = translator.transformer.encoder.pos_embedding.embedding.embeddings
@@ -256,13 +251,5 @@ def _draw(out, dark, function, *arguments):
         print(plots.save(figure, out))
 
 
-def _translator(path, checkpoint="best"):
-    path = chosen_model(path)
-    start_tensorflow()
-    from tfxformer.translator import Translator
-
-    return Translator.load(path, checkpoint)
-
-
-def _tokens(tokenizer, text):
-    return tokenizer.tokens(tokenizer.tokenize([text])[0].numpy())
+def _tokens(translator, text):
+    return translator.tokenizer.tokens(translator.tokenizer.encode([text])[0])

@@ -5,8 +5,7 @@ import functools
 import io
 from pathlib import Path
 
-from tfxformer.errors import UserError
-from tfxformer.outputs import write_file
+from tfxformer.errors import UserError, write_file
 
 # Colours that all eyes tell apart (Okabe and Ito 2008). Dashes and markers differ too,
 # and as there are 6 of one and 5 of the other, 30 lines look different.

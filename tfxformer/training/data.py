@@ -160,7 +160,7 @@ class _Rest:
 
 def _made_of(config):
     """What the token ids depend on, but for the vocabulary."""
-    settings = config.to_dict()
+    settings = config.model_dump()
     names = ["max_length", "init_from", "seed"]
     flat = settings["model"] | settings["training"]
     files = corpora.input_files(_named(config))

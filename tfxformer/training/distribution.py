@@ -11,9 +11,8 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from tfxformer.console import console, say
+from tfxformer.console import console, quiet_stderr, say
 from tfxformer.errors import UserError
-from tfxformer.quiet import quiet_stderr
 
 
 class Cluster(NamedTuple):

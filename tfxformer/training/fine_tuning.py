@@ -37,7 +37,7 @@ def settings(name):
     """
     path = find(name)
     if not _is_export(path):
-        theirs = Run.open(path).config().to_dict()
+        theirs = Run.open(path).config().model_dump()
         return {section: theirs[section] for section in ("model", "tokenizer")}
     architecture = read_metadata(path)["architecture"]
     if not architecture["use_positions"]:

@@ -168,7 +168,7 @@ def build_model(config, vocab_size, precision="float32", model_class=None):
         input_vocab_size=vocab_size,
         target_vocab_size=vocab_size,
         dtype=precision if precision == "float32" else f"mixed_{precision}",
-        **config.to_dict()["model"],
+        **config.model_dump()["model"],
     )
     model.build()
     return model

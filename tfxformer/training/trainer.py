@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import shutil
 import signal
 import threading
 from pathlib import Path
@@ -11,7 +12,6 @@ import keras
 from tfxformer.batches import TrainingBatches
 from tfxformer.console import Progress
 from tfxformer.errors import UserError
-from tfxformer.outputs import make_folder, remove_folder
 from tfxformer.training import checkpoints, fine_tuning
 from tfxformer.training.callbacks import Journal, RunCallback, State, stopped
 from tfxformer.training.data import check_sources, load_data, open_data
@@ -100,7 +100,11 @@ def _prepare(config, run, cluster, stack):
     def forget(failure, *_):
         # Without metrics no step was begun.
         if failure and issubclass(failure, Exception) and not run.metrics_file.exists():
-            remove_folder(made)
+            if made:
+                shutil.rmtree(made[0], ignore_errors=True)
+            for folder in made[1:]:
+                with contextlib.suppress(OSError):  # one that is no longer empty
+                    folder.rmdir()
 
     stack.push(forget)
     if run.config_file.exists():
@@ -112,7 +116,7 @@ def _prepare(config, run, cluster, stack):
 
 
 def _make_folder(config, run):
-    """Makes the run folder; returns the folders that were not there before."""
+    """Makes the run folder; returns what was not there before, the innermost first."""
     out = run.path
     if out.exists() and not out.is_dir():
         raise UserError(f"{out}: is a file; name a folder")
@@ -133,9 +137,11 @@ def _make_folder(config, run):
                 )
             if config.training.init_from is not None:
                 fine_tuning.check(config)
-        return make_folder(out)
+        made = [folder for folder in (out, *out.parents) if not folder.exists()]
+        out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"{out}: {error.strerror}") from None
+    return made
 
 
 # What may differ when a run resumes: how long it trains, how it is watched and kept.
@@ -154,7 +160,7 @@ _MAY_CHANGE = {
 
 def _check_same(config, run, may_change):
     """Refuses other settings than the run's; the log names those that may change."""
-    old, new = run.config().to_dict(), config.to_dict()
+    old, new = run.config().model_dump(), config.model_dump()
     refused, changed = [], []
     for section, settings in new.items():
         for name, value in settings.items():

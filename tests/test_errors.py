@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tfxformer.errors import UserError
-from tfxformer.outputs import make_folder, remove_folder, write_file
+from tfxformer.errors import UserError, write_file
 
 
 @pytest.fixture(autouse=True)
@@ -64,7 +63,7 @@ def test_a_fifo_and_a_device_are_written_to():
 
 
 def test_standard_output_is_not_replaced_where_it_is_a_file():
-    code = "from tfxformer.outputs import write_file\n"
+    code = "from tfxformer.errors import write_file\n"
     code += "print(1)\nwrite_file('/dev/stdout', b'2\\n')\nprint(3)"
     with open("out.txt", "w") as file:
         subprocess.run([sys.executable, "-c", code], stdout=file, check=True)
@@ -93,17 +92,3 @@ def test_an_output_that_is_an_input_is_refused(command, source, output):
         f"tfxformer: error: --output {output}: is an input, too; name another file"
     ]
     assert Path(output).read_bytes() == before
-
-
-def test_only_folders_that_were_made_are_removed():
-    os.mkdir("there")
-    made = make_folder("there/a/b")
-    Path("there/a/b/file").touch()
-    remove_folder(made)
-    assert os.listdir("there") == []
-    made = make_folder("there/a/b")
-    Path("there/a/file").touch()
-    remove_folder(made)
-    assert os.listdir("there/a") == ["file"]
-    remove_folder(make_folder("there"))
-    assert os.path.isdir("there")
