@@ -68,28 +68,6 @@ def shrinking_while_loop(unfinished, step, state):
     return tf.while_loop(unfinished, step, state, shape_invariants=shapes)
 
 
-def scan(step, carry, inputs):
-    """`keras.ops.scan`: carries values along the first axis and stacks outputs."""
-    if not ON_TENSORFLOW:
-        return ops.scan(step, carry, inputs)
-    # On TensorFlow Keras's own wants outputs of the carry's shapes.
-    inputs = tuple(tf.convert_to_tensor(x) for x in inputs)
-    carry = tuple(tf.convert_to_tensor(x) for x in carry)
-    count = tf.shape(inputs[0])[0]
-
-    def body(i, carry, outputs):
-        carry, output = step(carry, tuple(x[i] for x in inputs))
-        return i + 1, carry, outputs.write(i, output)
-
-    _, carry, outputs = tf.while_loop(
-        lambda i, *_: i < count,
-        body,
-        (0, carry, tf.TensorArray(tf.float32, size=count)),
-        parallel_iterations=1,
-    )
-    return carry, outputs.stack()
-
-
 @keras.saving.register_keras_serializable("tfxformer")
 class Projection(keras.layers.Dense):
     """``activation(x W + b)``, as one matrix product over all positions of the batch.

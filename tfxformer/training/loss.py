@@ -5,7 +5,6 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
-from tfxformer.layers.kernels import scan
 from tfxformer.layers.masking import padding_mask
 from tfxformer.tokenizer import PAD_ID
 
@@ -127,10 +126,11 @@ def _loss_and_slopes(x, embeddings, bias=None, *, labels, e):
     mean = ops.mean(embeddings, axis=0)  # (d_model,)
     bias = None if bias is None else ops.cast(bias, "float32")
     mean_bias = 0.0 if bias is None else ops.mean(bias)
+    chunks = x  # (chunks, CHUNK, d_model)
 
-    def chunk(carry, inputs):
-        loss, entropy, correct, tokens, slope, *bias_slope = carry
-        x, label = inputs  # (CHUNK, d_model), (CHUNK,)
+    def chunk(i, carry):
+        loss, entropy, correct, tokens, x_slopes, slope, *bias_slope = carry
+        x, label = chunks[i], labels[i]  # (CHUNK, d_model), (CHUNK,)
         real = ops.cast(ops.not_equal(label, PAD_ID), "float32")  # (CHUNK,)
         wide = ops.cast(x, "float32")
         logits = ops.matmul(x, kernel)  # (CHUNK, vocab)
@@ -168,13 +168,15 @@ def _loss_and_slopes(x, embeddings, bias=None, *, labels, e):
         bias_slope = [
             total + ops.matmul(real, ops.cast(p, "float32")) for total in bias_slope
         ]
-        return (*sums, slope, *bias_slope), x_slope
+        x_slopes = ops.slice_update(x_slopes, (i, 0, 0), x_slope[None])
+        return (*sums, x_slopes, slope, *bias_slope)
 
     nothing = ops.zeros((), "float32")
-    start = [*[nothing] * 4, ops.zeros((depth, vocab), "float32")]
+    start = [*[nothing] * 4, ops.zeros(ops.shape(x), "float32")]
+    start += [ops.zeros((depth, vocab), "float32")]
     start += [] if bias is None else [ops.zeros((vocab,), "float32")]
-    carry, x_slope = scan(chunk, tuple(start), (x, labels))
-    sums, (slope, *bias_slope) = carry[:4], carry[4:]
+    carry = ops.fori_loop(0, ops.shape(labels)[0], chunk, tuple(start))
+    sums, (x_slope, slope, *bias_slope) = carry[:4], carry[4:]
 
     label = ops.reshape(labels, (-1,))
     real = ops.cast(ops.not_equal(label, PAD_ID), "float32")
