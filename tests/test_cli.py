@@ -374,7 +374,7 @@ TRAIN = ["train", "--data", "phrasebook", "--out", "OUT"]
 TRANSLATE = ["translate", "--run", "RUN"]
 EVALUATE = ["evaluate", "--run", "RUN", "--data", "PAIRS"]
 WRONG = [
-    (["train", "--data", "frasebook", "--out", "OUT"], "did you mean 'phrasebook'"),
+    (["train", "--data", "frasebook", "--out", "OUT"], "'frasebook' is no pair source"),
     (["train", "--out", "OUT"], "data.sources is empty"),
     ([*TRAIN, "--preset", "tutorail"], "did you mean 'tutorial'"),
     (

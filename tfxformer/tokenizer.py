@@ -8,7 +8,7 @@ from pathlib import Path
 
 import sentencepiece
 
-from tfxformer.corpora.cleaning import INVISIBLE
+from tfxformer.corpora.pairs import INVISIBLE
 from tfxformer.errors import UserError, write_file
 
 # The four token ids that are no text, the same in every vocabulary.
@@ -26,7 +26,7 @@ class Tokenizer:
     `detokenize` give the same answers in a graph. Bytes spell what the vocabulary
     lacks, so any text survives, up to Unicode NFKC and white space: control characters,
     bytes that are not UTF-8 and "▁" (U+2581) count as spaces, and runs of spaces become
-    one. `corpora.cleaning.INVISIBLE` marks are dropped.
+    one. `corpora.pairs.INVISIBLE` marks are dropped.
 
     Args:
         model: the bytes of a SentencePiece model, trained by `Tokenizer.train`.

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import yaml
 
-from tfxformer.corpora.pair import Pair
+from tfxformer.corpora import Pair
 
 
 def _read_lexicon() -> dict:

@@ -15,7 +15,7 @@ import patterns_people  # noqa: F401
 import patterns_town  # noqa: F401
 from patterns import PATTERNS, Pattern
 
-from tfxformer.corpora.pair import Pair
+from tfxformer.corpora import Pair
 
 # So that no pattern drowns the others; the small ones give all they have.
 MOST_PER_PATTERN = 300

@@ -32,7 +32,7 @@ from grammar import (
     the,
 )
 
-from tfxformer.corpora.pair import Pair
+from tfxformer.corpora import Pair
 
 
 class Pattern(NamedTuple):

@@ -54,7 +54,7 @@ from patterns import (
     pronoun,
 )
 
-from tfxformer.corpora.pair import Pair
+from tfxformer.corpora import Pair
 
 # --- At home ----------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ import gzip
 
 import pytest
 
-from tfxformer.corpora import Pair, check_source, load, load_mixture
+from tfxformer.corpora import Pair, input_files, load, load_mixture
 from tfxformer.errors import UserError
 
 TSV = "olá\thello\nolá\thello\nsó\n\tempty\nadeus\tgoodbye\n".encode()
@@ -20,18 +20,18 @@ def here(tmp_path, monkeypatch):
     return tmp_path
 
 
-def pairs_of(*args, **options):
-    return list(load(*args, **options)[0])
+def pairs_of(source):
+    return list(load(source)[0])
 
 
-def error_of(call, *args, **options):
+def error_of(call, *args):
     with pytest.raises(UserError) as caught:
-        call(*args, **options)
+        call(*args)
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
 
-def test_tsv_cleaned(here, caplog):
+def test_a_tsv_is_cleaned_but_to_evaluate(here, caplog):
     pairs, counts = load("pairs.tsv")
     assert list(pairs) == [Pair("olá", "hello"), Pair("adeus", "goodbye")]
     assert counts.describe() == (
@@ -39,9 +39,6 @@ def test_tsv_cleaned(here, caplog):
         "(1 wrong number of columns, 1 empty side, 1 duplicate)"
     )
     assert caplog.messages[0].startswith("pairs.tsv:3: ")
-
-
-def test_tsv_to_evaluate_loses_malformed_lines_alone(here):
     pairs, counts = load("pairs.tsv", "test", cleaned=False)
     assert len(pairs) == 4 and pairs[2] == ("", "empty")
     assert counts.describe().startswith("5 read, 4 kept, 1 dropped")
@@ -52,52 +49,32 @@ def test_any_pair_of_languages_in_either_direction(here):
     assert pairs_of("a.pt,a.es.gz") == [("um", "uno"), ("dois", "dos")]
 
 
-def test_commas_in_paths(here):
+def test_ways_to_name_a_file(here, monkeypatch):
     (here / "x,y.pt").write_bytes(b"um\n")
     (here / "x,y.en").write_bytes(b"one\n")
     assert pairs_of("x,y.pt,x,y.en") == [("um", "one")]
     (here / "a.es.gz,a.pt").write_bytes(b"x\ty\n")  # a path that exists wins
     assert pairs_of("a.es.gz,a.pt") == [("x", "y")]
-
-
-def test_other_ways_to_name_a_file(here, monkeypatch):
     monkeypatch.setenv("HOME", str(here))
-    assert len(pairs_of("~/pairs.tsv")) == 2
     assert len(pairs_of("~/a.pt,~/a.es.gz")) == 2  # the shell leaves the second
     assert len(pairs_of(here / "pairs.tsv")) == 2
-    check_source(here / "pairs.tsv")
     (here / "ted").write_bytes(b"x\ty\n")
     assert pairs_of("./ted") == [("x", "y")]
 
 
-@pytest.mark.parametrize(
-    ("source", "words"),
-    [
-        ("frasebook", "did you mean 'phrasebook'?"),
-        ("TED", "did you mean 'ted'?"),
-        ("nowhere/to/be/found", "no pair source and no file; give phrasebook, ted,"),
-        ("", "no pair source and no file"),
-        (",", "no pair source and no file"),
-        ("a,b,c", "give phrasebook, ted,"),
-        ("a.pt,a.en", "'a.pt,a.en' is no pair source and no file (a.en: no such file)"),
-        (".", ".: a folder, or not readable; give a file"),
-        ("a.pt,.", ".: a folder, or not readable; give a file"),
-        ("a\0b", "no pair source and no file"),
-        ("n" * 5000, "no pair source and no file"),
-    ],
-)
-def test_sources_that_are_none(here, source, words):
-    assert words in error_of(check_source, source)
-    (here / "bad.gz").write_bytes(b"not gzip")  # which nobody reads
-    check_source("bad.gz")
+@pytest.mark.parametrize("source", ["frasebook", "", ",", "a,b,c", "a.pt,a.en", "."])
+def test_sources_that_are_none(here, source):
+    words = f"{source!r} is no pair source and no file; give phrasebook, ted,"
+    (here / "bad.gz").write_bytes(b"\x1f\x8b is not gzip")  # which nobody reads
+    assert input_files(["phrasebook", "bad.gz"])
     assert words in error_of(load_mixture, ["bad.gz", source])
-    error_of(load, source)
+    assert words in error_of(load, source)
 
 
 def test_no_such_split_and_no_tensorflow_datasets(here, monkeypatch):
     assert "choose one of train, validation, test" in error_of(load, "a.pt", "dev")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert "pip install 'tfxformer[ted]'" in error_of(check_source, "ted")
+    assert "pip install 'tfxformer[ted]'" in error_of(input_files, ["ted"])
 
 
 @pytest.mark.parametrize("data", [b"only\nlines\n", b"\t\n", b"\xff\t\xff\n"])

@@ -331,7 +331,7 @@ def test_other_data_is_refused_by_name(which, tmp_path, done, corpus):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ("data.sources=[frasebook]", "did you mean 'phrasebook'"),
+        ("data.sources=[frasebook]", "'frasebook' is no pair source"),
         ("data.sources=[]", r"data\.sources is empty"),
         ("data.valid=/nowhere/valid.tsv", "valid.tsv"),
         ("training.init_from=/nowhere", "training.init_from: .*no such run folder"),

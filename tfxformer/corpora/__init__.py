@@ -5,43 +5,63 @@ A source is named the same everywhere: `phrasebook` (shipped with the package), 
 files. Files may be gzipped.
 """
 
-import difflib
+import gzip
 import importlib.util
 import os
-from collections.abc import Iterable, Sequence
+from functools import cache
 from pathlib import Path
 
 from tfxformer.corpora import ted
-from tfxformer.corpora.cleaning import Counts, clean, normalize
 from tfxformer.corpora.files import read_pairs
-from tfxformer.corpora.pair import Pair, Pairs
+from tfxformer.corpora.pairs import Counts, Pair, Pairs, clean, normalize
 from tfxformer.errors import UserError
 
-__all__ = ["Counts", "Pair", "Pairs", "clean", "load", "normalize"]
+__all__ = ["Counts", "Pair", "Pairs", "clean", "load", "normalize", "phrasebook"]
 
 _NAMES = ("phrasebook", "ted")
 
 
+@cache
+def phrasebook():
+    """Give the embedded Portuguese-English phrasebook, split by sentence.
+
+    It is in the public domain (`data/LICENSE.md`); `recipes/phrasebook` makes its file.
+
+    Returns:
+        `Pairs` by name: "train", "validation" (500) and "test" (500). No sentence of
+        one split, in either language, is in another.
+
+    Example:
+        >>> phrasebook()["train"][0]
+        Pair(source='Olá!', target='Hello!')
+    """
+    from tfxformer.corpora.splitting import hold_out  # NumPy takes a while
+
+    packed = Path(__file__).with_name("data") / "phrasebook.tsv.gz"
+    lines = gzip.decompress(packed.read_bytes()).decode("utf-8").splitlines()
+    pairs = Pairs(line.split("\t") for line in lines)
+    return hold_out(pairs, {"validation": 500, "test": 500}, seed=0)
+
+
 def load(
-    source: str,
-    split: str = "train",
+    source,
+    split="train",
     *,
-    data_dir: str | os.PathLike | None = None,
-    cleaned: bool = True,
-    max_characters: int = 1000,
-    max_length_ratio: float = 3.0,
-    columns: Sequence[int] | None = None,
-    encoding: str = "utf-8",
-) -> tuple[Pairs, Counts]:
+    data_dir=None,
+    cleaned=True,
+    max_characters=1000,
+    max_length_ratio=3.0,
+    columns=None,
+    encoding="utf-8",
+):
     """Load the sentence pairs of one source.
 
     Args:
         source: `phrasebook`, `ted`, a TSV's path, or `SRC,TGT` paths.
         split: `train`, `validation` or `test`, of phrasebook and ted; a file has none.
         data_dir: The folder of TensorFlow Datasets, for ted.
-        cleaned: Drop duplicates, empty sides, and pairs beyond the limits below.
-            Set it to False to evaluate: the text is then normalised, and no pair
-            is dropped but a malformed line.
+        cleaned: Drop duplicates, empty sides, and pairs beyond the limits below. To
+            evaluate, set it to False: malformed lines alone are dropped.
         max_characters: As in `clean`.
         max_length_ratio: As in `clean`.
         columns: The numbers, from 1, of a TSV's column of sources and of targets;
@@ -49,7 +69,7 @@ def load(
         encoding: Of files: one of Python's codecs.
 
     Returns:
-        The pairs, and the counts of those read and dropped.
+        `Pairs`, and `Counts` of those read and dropped.
 
     Raises:
         UserError: The source is unknown or cannot be read, or no pair is left.
@@ -62,16 +82,11 @@ def load(
     if split not in ("train", "validation", "test"):
         raise UserError(f"no split {split!r}; choose one of train, validation, test")
     counts = Counts()
-    if source == "phrasebook":
-        from tfxformer.corpora import phrasebook  # needs NumPy, which takes a while
-
-        pairs = phrasebook.splits()[split]
-    elif source == "ted":
-        pairs = ted.load(split, data_dir)
+    if source in _NAMES:
+        pairs = phrasebook()[split] if source != "ted" else ted.load(split, data_dir)
+        counts["read"] = len(pairs)
     else:
         pairs = read_pairs(_find_files(source), counts, columns, encoding)
-    if source in _NAMES:
-        counts["read"] = len(pairs)
     if cleaned:
         pairs = clean(pairs, counts, max_characters, max_length_ratio)
     else:
@@ -86,24 +101,16 @@ def load(
     return pairs, counts
 
 
-def load_mixture(sources: Iterable[str], *args, **options) -> list:
-    """Load several sources as `load` does, each once all their names are known good."""
-    for source in sources:
-        check_source(source)
+def load_mixture(sources, *args, **options):
+    """Load several sources as `load` does, once `input_files` has found all."""
+    input_files(sources)
     return [load(source, *args, **options) for source in sources]
 
 
-def check_source(source: str) -> None:
-    """Raise a UserError if a source does not exist, without reading it."""
-    if source == "ted" and importlib.util.find_spec("tensorflow_datasets") is None:
+def input_files(sources):
+    """List the files of several sources; raise a UserError if one does not exist."""
+    if "ted" in sources and importlib.util.find_spec("tensorflow_datasets") is None:
         raise UserError("ted: needs TensorFlow Datasets; pip install 'tfxformer[ted]'")
-    for path in input_files([source]):
-        if path.is_dir() or not os.access(path, os.R_OK):
-            raise UserError(f"{path}: a folder, or not readable; give a file")
-
-
-def input_files(sources: Iterable[str]) -> list[Path]:
-    """List the files of several sources; phrasebook and ted have none."""
     return [path for s in sources if s not in _NAMES for path in _find_files(s)]
 
 
@@ -113,13 +120,9 @@ def _find_files(source):
     halves = [(source[:i], source[i + 1 :]) for i, c in enumerate(source) if c == ","]
     for names in [(source,), *halves]:
         paths = [Path(name).expanduser() for name in names]
-        if all(names) and all(map(os.path.exists, paths)):
+        if all(os.path.exists(path) and not os.path.isdir(path) for path in paths):
             return paths
-    guess = difflib.get_close_matches(source.lower(), _NAMES, n=1, cutoff=0.7)
-    hint = f" (did you mean {guess[0]!r}?)" if guess else ""
-    if len(halves) == 1 and all(names):
-        hint = f" ({names[os.path.exists(paths[0])]}: no such file)"
     raise UserError(
-        f"{source!r} is no pair source and no file{hint}; give phrasebook, ted, "
-        "a TSV's path, or SRC,TGT paths"
+        f"{source!r} is no pair source and no file; give phrasebook, ted, a TSV's "
+        "path, or SRC,TGT paths"
     )

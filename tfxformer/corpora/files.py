@@ -7,17 +7,15 @@ a line's end, such as U+2028, must not shift one file against the other.
 import gzip
 import logging
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
 
-from tfxformer.corpora.cleaning import Counts
-from tfxformer.corpora.pair import Pair
+from tfxformer.corpora.pairs import Pair
 from tfxformer.errors import UserError
 
 _log = logging.getLogger("tfxformer")
 
 
-def check_encoding(name: str) -> str:
+def check_encoding(name):
     """Give back the name of a codec, if its tabs and line feeds are those of ASCII."""
     try:
         if b"\t\n".decode(name) == "\t\n":
@@ -28,7 +26,7 @@ def check_encoding(name: str) -> str:
     raise ValueError(reason)
 
 
-def pick(line: str, columns: Sequence[int] | None) -> list[str] | None:
+def pick(line, columns):
     """Take two columns by their numbers, or the only two, out of a line with tabs."""
     cells = line.split("\t")
     if columns is None:
@@ -36,12 +34,7 @@ def pick(line: str, columns: Sequence[int] | None) -> list[str] | None:
     return [cells[i - 1] for i in columns] if len(cells) >= max(columns) else None
 
 
-def read_pairs(
-    paths: Sequence,
-    counts: Counts,
-    columns: Sequence[int] | None = None,
-    encoding: str = "utf-8",
-) -> Iterator[Pair]:
+def read_pairs(paths, counts, columns=None, encoding="utf-8"):
     """Read pairs from one TSV, or from two files with a sentence on each line.
 
     A malformed line is counted and skipped, with its translation where that has a
@@ -49,19 +42,19 @@ def read_pairs(
 
     Args:
         paths: The path, or those of the sources and of the targets.
-        counts: Where lines read, and malformed ones, are added up.
+        counts: `Counts`, to which lines read, and malformed ones, are added.
         columns: As in `pick`, of a TSV.
         encoding: One of Python's codecs.
 
     Yields:
-        The pairs as they stand in the files.
+        `Pair`s as they stand in the files.
 
     Raises:
         UserError: A file cannot be read or is empty, or the files differ in their
             number of lines.
     """
     number = skipped = 0
-    for number, lines in enumerate(zip_longest(*map(_lines, paths)), start=1):
+    for number, lines in enumerate(zip_longest(*map(_open, paths)), start=1):
         if None in lines:
             shorter = f"{paths[lines.index(None)]} has {number - 1:,} lines"
             hint = "give two files whose lines go together"
@@ -86,22 +79,14 @@ def read_pairs(
         raise UserError(f"{paths[0]}: the file is empty; give one with sentences")
 
 
-def read_texts(
-    stream: Iterable[bytes], name: str, encoding: str = "utf-8", size: int = 1024
-) -> Iterator[list[str]]:
-    """Read lines, many at a time, and stop at the first that is broken.
+def read_texts(stream, name, encoding="utf-8", size=1024):
+    """Read lines, ``size`` at a time, and stop at the first that is broken.
 
-    Args:
-        stream: Lines of bytes.
-        name: What messages call them, such as the file's path.
-        encoding: One of Python's codecs.
-        size: How many lines to give at once, without their ends.
+    The name is what messages call the stream, such as the file's path.
     """
     lines = []
-    for number, line in enumerate(stream, start=1):
-        if number == 1:
-            _refuse_utf16(line, name)
-        text = _decode(line.rstrip(b"\r\n"), encoding)
+    for number, line in enumerate(_lines(stream, name), start=1):
+        text = _decode(line, encoding)
         if text is not None:
             lines.append(text)
         if lines and (text is None or len(lines) == size):
@@ -113,7 +98,7 @@ def read_texts(
         yield lines
 
 
-def read_argument(text: str, name: str, encoding: str = "utf-8") -> str:
+def read_argument(text, name, encoding="utf-8"):
     """Read a text of the command line: UTF-8, or else in the encoding."""
     given = text.encode("utf-8", "surrogateescape")
     found = _decode(given, "utf-8") or _decode(given, encoding)
@@ -134,28 +119,24 @@ def _broken(where, encoding):
     return UserError(f"{where}: not {encoding.upper()}; {hint}")
 
 
-def _refuse_utf16(start, name):
-    if start[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        raise UserError(f"{name}: the text is in UTF-16; save it as UTF-8")
-
-
-def _lines(path):
-    """Yields the lines of a file, plain or gzipped, without their ends."""
+def _open(path):
+    """Yields the lines of a file, plain or gzipped."""
     try:
         with open(path, "rb") as file:
-            start = file.peek(2)[:2]
-            # By what it holds, not by its name; but a name in .gz is a promise.
-            packed = start == b"\x1f\x8b" or (start and str(path).endswith(".gz"))
-            lines = gzip.GzipFile(fileobj=file) if packed else file
-            for number, line in enumerate(lines):
-                line = line.removesuffix(b"\n").removesuffix(b"\r")
-                if not number:
-                    _refuse_utf16(line, path)
-                    line = line.removeprefix(b"\xef\xbb\xbf")
-                yield line
+            packed = file.peek(2)[:2] == b"\x1f\x8b"  # whatever its name
+            yield from _lines(gzip.GzipFile(fileobj=file) if packed else file, path)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         problem = f"the gzip file is cut short or damaged ({error})"
         raise UserError(f"{path}: {problem}; copy or download it again") from None
-    except (OSError, ValueError) as error:  # a ValueError for a NUL in the name
-        reason = getattr(error, "strerror", None) or error
-        raise UserError(f"{path}: {reason}; check the path") from None
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}; check the path") from None
+
+
+def _lines(stream, name):
+    """Yields lines without their ends, the first without a byte-order mark."""
+    for number, line in enumerate(stream):
+        if not number and line[:2] in (b"\xff\xfe", b"\xfe\xff"):
+            raise UserError(f"{name}: the text is in UTF-16; save it as UTF-8")
+        if not number:
+            line = line.removeprefix(b"\xef\xbb\xbf")
+        yield line.removesuffix(b"\n").removesuffix(b"\r")

@@ -5,33 +5,31 @@ import random
 import re
 import unicodedata
 from array import array
-from collections.abc import Mapping
 
 import numpy as np
 
-from tfxformer.corpora.pair import Pairs
 from tfxformer.errors import UserError
 
 
-def hold_out(pairs: Pairs, sizes: Mapping[str, int], seed: int) -> dict[str, Pairs]:
+def hold_out(pairs, sizes, seed):
     """Split pairs by sentence: no sentence of one split is in another.
 
-    "Tens fome?" and "Vocês têm fome?" are both "Are you hungry?": with one in training
-    and the other in test, the model would have seen the test's answer. So pairs that
-    share a sentence, but for case and punctuation, move together.
+    "Tens fome?" and "Vocês têm fome?" are both "Are you hungry?". So pairs that share a
+    sentence, but for case and punctuation, move together.
 
     Args:
-        pairs: All pairs. Their order decides, with the seed, where they go.
+        pairs: `Pairs`. Their order decides, with the seed, where they go.
         sizes: How many pairs each held-out split gets, by the split's name.
         seed: Another seed holds out other pairs.
 
     Returns:
-        The named splits and "train", which has the rest in the order of `pairs`.
+        `Pairs` by name, in their order: the named splits, and "train" with the rest.
 
     Raises:
         UserError: The sizes cannot be met, or nothing would be left to train on.
 
     Example:
+        >>> from tfxformer.corpora import Pairs
         >>> pairs = Pairs([("Olá!", "Hello!"), ("Adeus.", "Goodbye.")])
         >>> splits = hold_out(pairs, {"test": 1}, seed=0)
         >>> len(splits["train"]), len(splits["test"])

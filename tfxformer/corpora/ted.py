@@ -1,8 +1,8 @@
 """TED talks, Portuguese to English, through TensorFlow Datasets.
 
-`ted_hrlr_translate/pt_to_en` (Qi et al., 2018, https://arxiv.org/abs/1804.06323) is
-what the TensorFlow tutorial trains on. Its text is lower-cased and cut into tokens
-in the Penn Treebank's way; `join` makes text of it as people write it.
+The TensorFlow tutorial trains on `ted_hrlr_translate/pt_to_en` (Qi et al., 2018,
+https://arxiv.org/abs/1804.06323). Its text is lower-cased and cut into tokens in the
+Penn Treebank's way; `join` makes text of it as people write it.
 """
 
 import contextlib
@@ -11,14 +11,14 @@ import os
 import re
 import sys
 
-from tfxformer.corpora.pair import Pair
+from tfxformer.corpora.pairs import Pair
 from tfxformer.errors import UserError
 
 _NAME = "ted_hrlr_translate/pt_to_en"
 _URL = "http://www.phontron.com/data/qi18naacl-dataset.tar.gz"
 
 
-def load(split: str, data_dir: str | os.PathLike | None = None) -> list[Pair]:
+def load(split, data_dir=None):
     """Give the pairs of one split, joined back into plain lower-cased text.
 
     Where there is no prepared copy, TensorFlow Datasets downloads the data (131 MB).
@@ -28,22 +28,19 @@ def load(split: str, data_dir: str | os.PathLike | None = None) -> list[Pair]:
         data_dir: The folder of TensorFlow Datasets; by default its own.
 
     Returns:
-        The pairs, always in the same order.
+        A list of `Pair`s, always in the same order.
 
     Raises:
         UserError: The data cannot be read or downloaded.
-
-    Example:
-        >>> pairs = load("test")  # doctest: +SKIP
     """
     try:
+        import requests
         import tensorflow_datasets as tfds
 
         where = data_dir and os.path.expanduser(data_dir)
         builder = tfds.builder(_NAME, data_dir=where)
         if not builder.info.splits:
-            import requests  # TensorFlow Datasets brings it, and tries for minutes
-
+            # Without a network, TensorFlow Datasets itself tries for minutes.
             requests.get(_URL, timeout=20, stream=True).raise_for_status()
             with contextlib.redirect_stdout(sys.stderr):  # stdout is for answers
                 builder.download_and_prepare()
@@ -72,30 +69,25 @@ _CUT_APOSTROPHE = re.compile(r"& ?(?:apos|#39) ?; ?(?=(?:s|m|re|ve|ll|d|t)\b)")
 # What a clitic and dots may stand against: the last character of a word.
 _WORD = r"""[^\W_]|[”"'’!?)\]]"""
 # The spaces that no writer puts. A token begins at <B> and ends at <E>.
-_GAP = re.compile(
-    "|".join(
-        [
-            r" (?=[.,;:!?)\]}»”'’]<E>)",  # marks that stand to the left
-            r"(?<=<B>[(\[{«¿¡“‘]) ",  # and to the right
-            r"(?<=^['’]) |(?<=<B>[(\[{«¿¡“] ['’]) ",  # here a quote can only open
-            r"(?<=<W>|[.…]) (?=(?:n['’]t|['’](?:s|m|re|ve|ll|d|t))<E>)",
-            # "l 'oeuvre", "d 'água"; but "o 'balde'" is an article and a quotation.
-            r"(?<=<B>[dl]) (?=['’][^\W\d_])|(?<=<B>o) (?=['’]clock<E>)",
-            r"(?<=<B>can) (?=not<E>)|(?<=<B>(?:gim|lem)) (?=me<E>)",
-            r"(?<=<B>(?:gon|wan)) (?=na<E>)|(?<=<B>got) (?=ta<E>)",
-            r"(?<=\d) (?=[%°ºª]<E>)|(?<=[$£€#]) (?=\d)",
-            # Dots trail off. After a colon, say, they lead in: "voice: ...again".
-            r"(?<=<W>) (?=(?:\.\.\.|…)<E>)",
-            r"(?<=^\.\.\.) |(?<=^…) |(?<=(?<!<W>) \.\.\.) |(?<=(?<!<W>) …) ",
-        ]
-    )
-    .replace("<B>", "(?<![^ ])")
-    .replace("<E>", "(?![^ ])")
-    .replace("<W>", _WORD)
-)
+_GAPS = [
+    r" (?=[.,;:!?)\]}»”'’]<E>)",  # marks that stand to the left
+    r"(?<=<B>[(\[{«¿¡“‘]) ",  # and to the right
+    r"(?<=^['’]) |(?<=<B>[(\[{«¿¡“] ['’]) ",  # here a quote can only open
+    r"(?<=<W>|[.…]) (?=(?:n['’]t|['’](?:s|m|re|ve|ll|d|t))<E>)",
+    # "l 'oeuvre", "d 'água"; but "o 'balde'" is an article and a quotation.
+    r"(?<=<B>[dl]) (?=['’][^\W\d_])|(?<=<B>o) (?=['’]clock<E>)",
+    r"(?<=<B>can) (?=not<E>)|(?<=<B>(?:gim|lem)) (?=me<E>)",
+    r"(?<=<B>(?:gon|wan)) (?=na<E>)|(?<=<B>got) (?=ta<E>)",
+    r"(?<=\d) (?=[%°ºª]<E>)|(?<=[$£€#]) (?=\d)",
+    # Dots trail off. After a colon, say, they lead in: "voice: ...again".
+    r"(?<=<W>) (?=(?:\.\.\.|…)<E>)",
+    r"(?<=^\.\.\.) |(?<=^…) |(?<=(?<!<W>) \.\.\.) |(?<=(?<!<W>) …) ",
+]
+_GAP = "|".join(_GAPS).replace("<B>", "(?<![^ ])").replace("<E>", "(?![^ ])")
+_GAP = re.compile(_GAP.replace("<W>", _WORD))
 
 
-def join(text: str) -> str:
+def join(text):
     """Join tokenised text back into text as it is written.
 
     No word or mark is lost, with one exception: the pair of quotation marks that

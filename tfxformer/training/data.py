@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from tfxformer import corpora
 from tfxformer.batches import TokenFile, write_tokens
-from tfxformer.corpora.pair import Pair
+from tfxformer.corpora import Pair
 from tfxformer.corpora.splitting import hold_out
 from tfxformer.errors import UserError
 from tfxformer.tokenizer import Tokenizer
@@ -40,8 +40,7 @@ def check_sources(config):
     """Makes sure that all sources are there, without reading them."""
     if not config.data.sources:
         raise UserError("data.sources is empty: name where sentence pairs come from")
-    for source in _named(config):
-        corpora.check_source(source)
+    corpora.input_files(_named(config))
 
 
 def load_data(config, run, begun=False):

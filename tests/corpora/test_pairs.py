@@ -1,4 +1,4 @@
-"""Text gets one plain form, and every pair that goes is counted."""
+"""Text gets one plain form, every pair that goes is counted, and pairs stay compact."""
 
 import random
 
@@ -6,21 +6,21 @@ import pytest
 
 from tfxformer.corpora import Counts, Pair, Pairs, clean, normalize
 
-TEXTS = [
-    ("  two \t words \r\n", "two words"),
-    ("a\u00a0b\u3000c\u2028d\x85e\x0bf", "a b c d e f"),
-    ("nul\x00byte\x1b[0m\x94", "nul byte [0m"),
-    ("ﬁm, ｆｉｍ", "fim, fim"),
-    ("ac\u0327a\u0303o", "ação"),  # decomposed to composed
-    ("\ufeffzero\u200bwidth so\u00adft", "zerowidth soft"),
-    ("e\u200b\u0301", "é"),
-    ("a\u200cb\u200dc", "a\u200cb\u200dc"),  # joiners can change letters
-    ("", ""),
-    (" \x00\u200b", ""),
-]
 
-
-@pytest.mark.parametrize(("text", "plain"), TEXTS)
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [
+        ("  two \t words \r\n", "two words"),
+        ("a\u00a0b\u3000c\u2028d\x85e\x0bf", "a b c d e f"),
+        ("nul\x00byte\x1b[0m\x94", "nul byte [0m"),
+        ("ﬁm, ｆｉｍ", "fim, fim"),
+        ("ac\u0327a\u0303o", "ação"),  # decomposed to composed
+        ("\ufeffzero\u200bwidth so\u00adft", "zerowidth soft"),
+        ("e\u200b\u0301", "é"),
+        ("a\u200cb\u200dc", "a\u200cb\u200dc"),  # joiners can change letters
+        (" \x00\u200b", ""),
+    ],
+)
 def test_normalize(text, plain):
     assert normalize(text) == plain == normalize(plain)
 
@@ -37,16 +37,17 @@ def test_each_reason_is_counted():
         Pair("sim", "b" * 31),  # (31 + 10) / (3 + 10) > 3
         Pair("sim", "b" * 29),  # (29 + 10) / (3 + 10) = 3
     ]
-    counts = Counts(read=len(pairs))
+    counts = Counts(read=1200)
     kept = clean(iter(pairs), counts, max_characters=50, max_length_ratio=3.0)
     assert [*kept] == [pairs[0], pairs[2], pairs[6], pairs[8]]
     assert counts.describe() == (
-        "9 read, 4 kept, 5 dropped "
+        "1,200 read, 1,195 kept, 5 dropped "
         "(2 empty side, 1 too long, 1 length ratio, 1 duplicate)"
     )
     again = Counts(read=len(kept))
     assert [*clean(kept, again)] == [*kept]
     assert again.describe() == "4 read, 4 kept"
+    assert Counts().describe() == "0 read, 0 kept" and not clean([], Counts())
 
 
 def test_the_first_of_many_duplicates_stays_in_its_place():
@@ -58,31 +59,25 @@ def test_the_first_of_many_duplicates_stays_in_its_place():
     assert counts["duplicate"] == 1000 - len(kept)
 
 
-def test_describe_leaves_out_what_did_not_happen():
-    assert Counts(read=1200).describe() == "1,200 read, 1,200 kept"
-    assert Counts().describe() == "0 read, 0 kept" and not clean([], Counts())
-
-
-# --- Pairs ---
-
 SOME = [Pair("um", "one"), Pair("", ""), Pair("três 🙂", "three"), Pair("não", "no")]
 
 
-def test_pairs_are_a_sequence_of_pairs():
+def test_pairs_are_a_sequence_whose_slices_are_of_the_same_pairs():
     pairs = Pairs(SOME)
-    assert [*pairs] == SOME and len(pairs) == 4
+    assert [*pairs] == SOME and len(pairs) == 4 and SOME[3] in pairs
     assert (pairs[0], pairs[-1]) == (SOME[0], SOME[-1])
-    assert pairs[2].source == "três 🙂" and SOME[3] in pairs
     assert random.Random(0).sample(pairs, 3) == random.Random(0).sample(SOME, 3)
     with pytest.raises(IndexError):
         pairs[4]
     assert not Pairs() and [*Pairs()] == []
-
-
-def test_slices_and_selections_are_of_the_same_pairs():
-    pairs = Pairs(SOME)
     assert [*pairs[1:]] == SOME[1:] and [*pairs[::-2]] == SOME[::-2]
     some = pairs.select([3, 0, 2])
     assert [*some] == [SOME[3], SOME[0], SOME[2]]
     assert [*some[1:]] == [SOME[0], SOME[2]] and some[-1] == SOME[2]
-    assert [*pairs[1:].select([2, 0])] == [SOME[3], SOME[1]]
+
+
+def test_a_pair_takes_its_bytes_and_9_more():
+    pairs = Pairs(("olá", "hello") for _ in range(10_000))
+    size = len(pairs._text) + len(pairs._ends) * pairs._ends.itemsize
+    assert size == 10_000 * (4 + 5 + 9) + 8
+    assert pairs[500:]._text is pairs._text

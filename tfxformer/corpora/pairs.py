@@ -1,17 +1,77 @@
-"""Tidy the text of sentence pairs, and drop the pairs that teach nothing."""
+"""Pairs of sentences, tidied: millions of them in little memory."""
 
 import hashlib
 import re
 import unicodedata
+from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator
-
-from tfxformer.corpora.pair import Pair, Pairs
+from collections.abc import Sequence
+from typing import NamedTuple
 
 # Marks that only split words for the eye: zero-width space, word joiner, byte-order
 # mark, soft hyphen. Joiners that change letters stay. The tokenizer drops the same.
 INVISIBLE = "[\u200b\u2060\ufeff\u00ad]"
 _INVISIBLE, _CONTROL = re.compile(INVISIBLE), re.compile("[\x00-\x1f\x7f-\x9f]")
+
+
+class Pair(NamedTuple):
+    """A sentence and its translation.
+
+    Example:
+        >>> Pair("Bom dia!", "Good morning!").target
+        'Good morning!'
+    """
+
+    source: str
+    target: str
+
+
+class Pairs(Sequence):
+    """A sequence of `Pair`s that keeps UTF-8 in one buffer instead of strings.
+
+    A pair takes its bytes and 9 more. A slice, and what `select` gives, share them.
+
+    Args:
+        pairs: An iterable of two strings each.
+
+    Example:
+        >>> pairs = Pairs([("um", "one"), ("dois", "two"), ("três", "three")])
+        >>> pairs[1], len(pairs[1:])
+        (Pair(source='dois', target='two'), 2)
+    """
+
+    def __init__(self, pairs=()):
+        self._text, self._ends = bytearray(), array("q", [0])
+        for source, target in pairs:
+            self._text += b"%b\xff%b" % (source.encode(), target.encode())
+            self._ends.append(len(self._text))  # UTF-8 has no byte 255
+        self._rows = range(len(self._ends) - 1)
+
+    def select(self, rows):
+        """Give the pairs of these indices, without a copy of their text."""
+        import numpy as np  # here, as most commands do without
+
+        some = object.__new__(Pairs)
+        some._text, some._ends = self._text, self._ends
+        rows = np.fromiter(rows, int, len(rows))
+        some._rows = rows if isinstance(self._rows, range) else self._rows[rows]
+        return some
+
+    def __len__(self):
+        return len(self._rows)
+
+    def __getitem__(self, index):
+        if isinstance(index, slice):
+            return self.select(range(len(self))[index])
+        return self._pair(self._rows[index])
+
+    def __iter__(self):
+        return map(self._pair, self._rows)
+
+    def _pair(self, row):
+        text = self._text[self._ends[row] : self._ends[row + 1]]
+        source, target = text.split(b"\xff")
+        return Pair(source.decode(), target.decode())
 
 
 class Counts(Counter):
@@ -22,29 +82,25 @@ class Counts(Counter):
         '9 read, 7 kept, 2 dropped (2 duplicate)'
     """
 
-    def describe(self) -> str:
-        """Say it in one line, the most frequent reason first.
-
-        Returns:
-            The line.
-        """
+    def describe(self):
+        """Say it in one line, the most frequent reason first."""
         why = [f"{n:,} {name}" for name, n in self.most_common() if name != "read"]
         dropped = self.total() - self["read"]
         line = f"{self['read']:,} read, {self['read'] - dropped:,} kept"
         return f"{line}, {dropped:,} dropped ({', '.join(why)})" if why else line
 
 
-def normalize(text: str) -> str:
+def normalize(text):
     r"""Give text in its one plain form: Unicode NFKC, single spaces.
 
     Control characters and line separators count as spaces, and invisible marks
     such as the zero-width space and the soft hyphen go.
 
     Args:
-        text: Any string.
+        text: A string.
 
     Returns:
-        The text; normalising it again changes nothing.
+        A string; normalising it again changes nothing.
 
     Example:
         >>> normalize(" ﬁne \u00a0 day\x00\n")
@@ -56,27 +112,22 @@ def normalize(text: str) -> str:
     return " ".join(_CONTROL.sub(" ", text).split())
 
 
-def clean(
-    pairs: Iterable[Pair],
-    counts: Counts,
-    max_characters: int = 1000,
-    max_length_ratio: float = 3.0,
-) -> Pairs:
+def clean(pairs, counts, max_characters=1000, max_length_ratio=3.0):
     """Normalise pairs and keep those worth training on.
 
     A pair is dropped when a side is empty or too long, when one side is so much longer
     than the other that they can hardly say the same, or when it came before.
 
     Args:
-        pairs: Sentence pairs, read once.
-        counts: Where dropped pairs are added up; the reader counts those read.
+        pairs: An iterable of `Pair`s, read once.
+        counts: `Counts`, to which the dropped ones are added.
         max_characters: The longest side that is kept.
         max_length_ratio: The largest `(longer + 10) / (shorter + 10)` in characters
             that is kept. The ten forgives short sentences, where "oi" for "hello
             there" is no mistake.
 
     Returns:
-        The pairs that are left, in their order.
+        `Pairs`: those that are left, in their order.
 
     Example:
         >>> counts = Counts({"read": 3})
@@ -85,11 +136,11 @@ def clean(
         >>> counts.describe()
         '3 read, 1 kept, 2 dropped (1 empty side, 1 duplicate)'
     """
-    import numpy as np  # not before it is used: commands read options first
+    import numpy as np
 
     hashes = bytearray()  # 8 bytes a pair, so that duplicates need no strings
 
-    def fit() -> Iterator[Pair]:
+    def fit():
         for source, target in pairs:
             source, target = normalize(source), normalize(target)
             shorter, longer = sorted((len(source), len(target)))
@@ -107,7 +158,7 @@ def clean(
     found = Pairs(fit())
     keys, kept = np.frombuffer(hashes, np.int64), np.zeros(len(found), bool)
     for part in range(16):  # a sixteenth at a time needs little memory
-        rows = np.flatnonzero(np.frombuffer(hashes, np.uint8)[::8] % 16 == part)
+        rows = np.flatnonzero(keys.view(np.uint8)[::8] % 16 == part)
         kept[rows[np.unique(keys[rows], return_index=True)[1]]] = True
     if duplicates := int(np.count_nonzero(~kept)):
         counts["duplicate"] += duplicates
