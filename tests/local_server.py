@@ -65,8 +65,8 @@ def wait_for(condition, seconds=60):
 @contextlib.contextmanager
 def serving(repository=None, config=None, **settings):
     """A server in a thread of this process."""
+    from tfxformer.server import ServerSettings
     from tfxformer.server.local import running
-    from tfxformer.server.settings import ServerSettings
 
     settings = {"rest_port": 0, "grpc_port": 0, "poll": 0.05, **settings}
     loop, started = asyncio.new_event_loop(), concurrent.futures.Future()

@@ -12,8 +12,7 @@ import yaml
 from google.protobuf import empty_pb2, text_format
 from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
 
-from tfxformer.server import metrics
-from tfxformer.server.settings import ServerSettings
+from tfxformer.server import ServerSettings, metrics
 
 HOME = Path(__file__).parent.parent
 SERVING = HOME / "serving"
@@ -138,7 +137,7 @@ def test_the_servers_flags_and_image():
 
 
 def test_metrics_in_the_dashboard_and_the_alerts_exist():
-    with metrics.request("pt_en", "predict", "REST"):
+    with metrics.request("pt_en", ["pt_en"], "predict", "REST"):
         pass
     metrics.RUNTIME.labels("pt_en", "predict", "TF").observe(1)
     metrics.BATCH_ROWS.labels("pt_en").observe(1)

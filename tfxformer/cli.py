@@ -35,7 +35,7 @@ from tfxformer.decoding import DecodingOptions
 from tfxformer.errors import PREEMPTED, Stopped, UserError, check_output, write_file
 from tfxformer.exporting.repository import shipped_model
 from tfxformer.plots.commands import app as plot
-from tfxformer.server.settings import ServerSettings
+from tfxformer.server import ServerSettings
 
 log = logging.getLogger("tfxformer")
 
@@ -481,7 +481,7 @@ def serve(
     come are answered, with exit code 0 and 130.
     """
     need("serve", "starlette", "uvicorn", "grpc_health", "prometheus_client")
-    from tfxformer.server.configs import find_models, read_config
+    from tfxformer.server.configs import find_models
 
     if config is not None and repository is not None:
         raise UserError("give a repository or --config, not both")
@@ -489,7 +489,7 @@ def serve(
         here = any(Path("export").glob("*/*/saved_model.pb"))
         repository = Path("export") if here else shipped_model().parents[1]
     # What is wrong shows before TensorFlow is imported.
-    find_models(repository) if config is None else read_config(config)
+    find_models(repository, config)
     log.info("serving %s (loading)", config or repository)
     start_tensorflow()
     from tfxformer.server.local import serve

@@ -154,9 +154,9 @@ POST M/metadata | {} | 400 | Malformed request
 GET /v1/models/debug/model_name | | 400 | Malformed request
 POST /v1/models/foo/version/50:regress | {} | 400 | Malformed request
 POST /v1/models/foo/versions/HELLO:regress | {} | 400 | Malformed request
-POST /v1/models/foo/versions/18446744073709551615:regress | {} | 400 | Failed to convert version
+POST /v1/models/foo/versions/18446744073709551615:predict | {} | 400 |
 POST /v1/models/foo/versions/50/labels/some_label:regress | {} | 400 | Malformed request
-POST P | | 400 | The document is empty
+POST P | | 400 | JSON Parse error
 POST P | instances = [1, 2] | 400 | JSON Parse error
 POST P | [1, 2] | 400 |
 POST P | {"instances": [1]} | 400 | not of expected type: string
@@ -170,11 +170,11 @@ POST P | {"signature_name": "score", "instances": ["a"]} | 400 | instances is a 
 POST P | {"instances": [{"text": "a"}, "b"]} | 400 | Expecting object but got list at item 1
 POST P | {"instances": [{"tekst": "a"}]} | 400 | Failed to process element: 0
 POST P | {"signature_name": "score", "inputs": {"text": ["a"]}} | 400 | Missing named input: translation
-POST P | {"signature_name": "detokenize", "inputs": [[1, 2], [3]]} | 400 | list at unexpected size: 1
+POST P | {"signature_name": "detokenize", "inputs": [[1, 2], [3]]} | 400 | list at unexpected size
 POST P | {"instances": [{"b64": "*"}]} | 400 | base64
 POST M:classify | {"examples": [{"text": "a"}]} | 400 |
 POST M:regress | {"examples": [{"text": "a"}]} | 400 |
-POST M:classify | {} | 400 | examples
+POST M:classify | {} | 400 |
 """  # noqa: E501
 
 

@@ -43,13 +43,6 @@ def test_versions_and_labels(server):
     assert status == 404 and "Specific(pt_en, 2)" in found["error"]
 
 
-def test_a_request_line_in_absolute_form(server):
-    """RFC 9112, 3.2.2: any host may stand before the path."""
-    for origin in (server.url, "http://models.example:80", "HTTPS://[::1]"):
-        assert server.ask(f"{origin}/v1/models/half?a=http://b/c")[0] == 200
-        assert server.ask(f"{origin}{P}", {"inputs": ["a"]})[0] == 200
-
-
 def test_strings_that_are_not_utf_8(server):
     body = {"signature_name": "translate_nbest", "inputs": [{"b64": "/2E="}]}
     status, found = server.ask(P, body)

@@ -29,19 +29,19 @@ flag | {"inputs": true} | {"flag": true}
 pair | {"instances": [{"b": [1, 2], "a": "x"}]} | {"a": ["x"], "b": [[1, 2]]}
 """
 REFUSED = r"""
-text | {"instances": ["a", 1]} | text[1]: JSON Value: 1 Type: Number is not of
-text | {"inputs": null} | Type: Null is not of expected type: string
-text | {"inputs": ["\ud800"]} | surrogate pair in string is invalid
-text | {"inputs": [{"b64": 5}]} | Unable to base64 decode
-text | {"inputs": "a"} | expected shape [?] but got []
-text | {"inputs": [[["a"]]]} | expected shape [?] but got [1,1,1]
-x | {"instances": [true]} | Type: Boolean is not of expected type: float32
-x | {"instances": [1e39]} | without loss of precision
+text | {"instances": ["a", 1]} | text, item 1: JSON Value: 1 is not of
+text | {"inputs": [null]} | None is not of expected type: string
+text | {"inputs": ["\ud800"]} | neither Unicode nor
+text | {"inputs": [{"b64": 5}]} | nor base64
+text | {"inputs": "a"} | expected shape (None,) but got ()
+text | {"inputs": [[["a"]]]} | expected shape (None,) but got (1, 1, 1)
+x | {"instances": [true]} | True is not of expected type: float32
+x | {"instances": [1e39]} | x: too large a number for float32
 flag | {"inputs": [1]} | is not of expected type: bool
 pair | {"inputs": ["a"]} | inputs is a plain value/list, but expecting
-pair | {"inputs": {"a": ["x"], "b": [[1, 2, 3]]}} | [?,2] but got [1,3]
+pair | {"inputs": {"a": ["x"], "b": [[1, 2, 3]]}} | (None, 2) but got (1, 3)
 pair | {"inputs": {"a": ["x"], "b": [[1.5, 2]]}} | expected type: int32
-pair | {"inputs": {"a": ["x"], "b": [[2147483648, 2]]}} | loss of precision
+pair | {"inputs": {"a": ["x"], "b": [[2147483648, 2]]}} | too large a number for int32
 """
 
 
@@ -74,8 +74,8 @@ def test_a_body_that_is_no_json(body):
 
 @pytest.mark.parametrize("specs", ["text", "flag"])
 def test_deeply_nested_lists_are_refused(specs):
-    deep = json.loads("[" * 500 + "]" * 500)
-    with pytest.raises(ServingError, match="nested too deeply"):
+    deep = json.loads("[" * 500 + "]" * 500)  # tf.constant would end the process
+    with pytest.raises(ServingError, match="unexpected size"):
         tensors.from_json({"inputs": deep}, SPECS[specs])
 
 
@@ -103,9 +103,9 @@ def test_answers_in_json():
         ([1], {"string_val": [b"a", b"b"]}, "tensor parsing error: text"),
         ([1], {"tensor_content": b"abc"}, "tensor parsing error: text"),
         ([-1], {"string_val": [b"a"]}, "tensor parsing error: text"),
-        ([1, 1], {"string_val": [b"a"]}, "expected shape [?] but got [1,1]"),
+        ([1, 1], {"string_val": [b"a"]}, "expected shape (None,) but got (1, 1)"),
         # One value that stands for very many.
-        ([2**40], {"string_val": [b"a"]}, "has shape [1099511627776]"),
+        ([2**40], {"string_val": [b"a"]}, "has shape (1099511627776,)"),
     ],
 )
 def test_protos_that_are_refused(dims, values, message):

@@ -1,9 +1,49 @@
 """A server that speaks TensorFlow Serving's REST and gRPC protocols on this machine.
 
 `configs` says which models to serve and `models` keeps their versions loaded. A request
-comes in by `rest` or `grpc_api`, becomes tensors in `tensors`, and waits in `batching`
-for a call of the model. `local` starts and stops it all.
+comes in by `apis`, becomes tensors in `tensors`, and waits in `batching` for a call of
+the model. `local` starts and stops it all.
 """
+
+import textwrap
+from typing import Annotated
+
+from pydantic import Field
+
+from tfxformer.config import Count, Number, Settings
+
+Port = Annotated[int, Field(ge=0, le=65535)]
+Seconds = Annotated[Number, Field(gt=0)]
+
+
+class ServerSettings(Settings):
+    """How to serve.
+
+    Example:
+        >>> ServerSettings(rest_port=0).host
+        '127.0.0.1'
+    """
+
+    host: str = "127.0.0.1"
+    """The address to listen on; 0.0.0.0 is all of them."""
+    rest_port: Port = 8501
+    """The port for REST; 0 for a free one."""
+    grpc_port: Port = 8500
+    """The port for gRPC; 0 for a free one."""
+    max_batch: Count = 64
+    """The most texts in a call of the model."""
+    batch_wait: Annotated[Number, Field(ge=0)] = 2.0
+    """Milliseconds that the first text of a batch waits for others."""
+    max_waiting: Count = 4096
+    """The most texts that wait for an answer; more are refused."""
+    max_body: Count = 8 * 1024 * 1024
+    """The most bytes in a request."""
+    timeout: Seconds = 30.0
+    """Seconds that a REST request may take."""
+    grace: Annotated[Number, Field(ge=0)] = 30.0
+    """Seconds that requests may take to finish at the end."""
+    poll: Seconds = 1.0
+    """Seconds between two looks for new versions."""
 
 
 class ServingError(Exception):
@@ -11,19 +51,18 @@ class ServingError(Exception):
 
     Args:
         code: The name of a gRPC status code.
-        message: What is wrong. White space becomes single spaces, and a long message is
-            cut: gRPC sends it in a header, of which clients take 8 KiB.
+        message: What is wrong, on one line. It is cut where it is long, since gRPC
+            sends it in a header, of which clients take 8 KiB.
         http_status: The HTTP status, if the code's own does not fit.
 
     Example:
-        >>> ServingError("NOT_FOUND", "no such   model").message
+        >>> str(ServingError("NOT_FOUND", "no such   model"))
         'no such model'
     """
 
     def __init__(self, code, message, http_status=None):
-        message = " ".join(message.split())
-        self.message = message if len(message) <= 1000 else f"{message[:1000]}..."
-        super().__init__(self.message)
+        message = textwrap.shorten(message[:2000], 1000, placeholder="...")
+        super().__init__(message)
         self.code, self.http_status = code, http_status
 
 

@@ -9,7 +9,7 @@ import logging
 import re
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -21,14 +21,13 @@ log = logging.getLogger("tfxformer")
 _THREAD = "tfxformer-model"
 
 
-@dataclass(eq=False)
-class _Request:
+class _Request(NamedTuple):
     """Rows that wait for a call."""
 
     inputs: dict
     rows: int
-    answer: asyncio.Future = field(default_factory=lambda: asyncio.Future())
-    since: float = field(default_factory=time.monotonic)
+    since: float
+    answer: asyncio.Future
 
 
 class Batcher:
@@ -49,11 +48,9 @@ class Batcher:
         joined = signature.by_row and len(sizes) == 1 and rows > 0
         limit = self._settings.max_waiting if joined else most
         if rows > limit:
-            message = "larger than maximum input batch size"
-            raise invalid(f"Task size {rows} is {message} {limit}")
+            raise invalid(f"Task size {rows} is larger than the maximum, {limit}")
         if self._waiting + rows > self._settings.max_waiting:
-            message = "The batch scheduling queue to which this task was submitted"
-            raise ServingError("UNAVAILABLE", f"{message} is full")
+            raise ServingError("UNAVAILABLE", "The batch scheduling queue is full")
         self._waiting += rows
         try:
             if not joined:
@@ -61,7 +58,8 @@ class Batcher:
             parts = []
             for start in range(0, rows, most):
                 part = {x: array[start : start + most] for x, array in inputs.items()}
-                request = _Request(part, min(most, rows - start))
+                size, now = min(most, rows - start), time.monotonic()
+                request = _Request(part, size, now, asyncio.Future())
                 signature.queue.append(request)
                 if signature.worker is None or signature.worker.done():
                     signature.worker = asyncio.create_task(self._work(signature))
@@ -112,13 +110,13 @@ class Batcher:
     async def _call(self, signature, inputs, rows):
         """Runs the model in its thread."""
         metrics.BATCH_ROWS.labels(signature.model).observe(rows)
+        runtime = metrics.RUNTIME.labels(signature.model, "predict", "TF")
         start, loop = time.perf_counter(), asyncio.get_running_loop()
         try:
             return await loop.run_in_executor(self._thread, signature, inputs)
         except Exception as error:
             raise as_serving_error(error) from None
         finally:
-            runtime = metrics.RUNTIME.labels(signature.model, "predict", "TF")
             runtime.observe(1e6 * (time.perf_counter() - start))
 
 
@@ -132,7 +130,6 @@ def as_serving_error(error):
     if not isinstance(error, tf.errors.OpError):
         log.error("unexpected error", exc_info=error)
         return ServingError("INTERNAL", "internal error; see the server's log")
-    reason = re.split(r"\[\[|\[Op:", str(error.message))[0]
-    above = r"\s*(Graph execution error:|<stack traces|Detected at node|File \")"
-    lines = [line for line in reason.splitlines() if not re.match(above, line)]
-    return ServingError(Code.Name(error.error_code), " ".join(lines) or "failed")
+    around = r"(Graph execution error:|<stack traces|Detected at node|File \").*"
+    reason = re.sub(rf"{around}|(?s:(\[\[|\[Op:).*)", "", str(error.message))
+    return ServingError(Code.Name(error.error_code), reason.strip() or "failed")

@@ -1,5 +1,6 @@
 """Which models to serve, and which of their versions: found without TensorFlow."""
 
+import re
 from pathlib import Path
 
 from google.protobuf import text_format
@@ -11,14 +12,50 @@ from tensorflow_serving.config.model_server_config_pb2 import (
 from tfxformer.errors import UserError
 
 
+def find_models(repository, config=None):
+    """Finds the models to serve.
+
+    Args:
+        repository: A folder of models, ``NAME/VERSION``, to serve the newest of each.
+        config: A models.config in TensorFlow Serving's format, in place of a
+            repository. A relative ``base_path`` is relative to the file's folder.
+
+    Returns:
+        A list of ``ModelConfig``.
+
+    Raises:
+        UserError: If there is none, or with the config's line or model that is wrong.
+
+    Example:
+        >>> find_models("nowhere")
+        Traceback (most recent call last):
+        ...
+        tfxformer.errors.UserError: nowhere: no such folder
+    """
+    if config is not None:
+        return _read_config(Path(config))
+    repository = Path(repository)
+    if not repository.is_dir():
+        raise UserError(f"{repository}: no such folder")
+    found = [
+        config
+        for folder in sorted(repository.glob("[!.]*"))
+        if versions(config := ModelConfig(name=folder.name, base_path=str(folder)))
+    ]
+    if not found:
+        write = f"tfxformer export --run RUN --to {repository}"
+        raise UserError(f"{repository}: no model in NAME/VERSION; write one: {write}")
+    return found
+
+
 def versions(config):
     """The versions of a model on the disk that its policy serves: folders by number."""
     found = {
         int(path.name): path
-        for path in Path(config.base_path).glob("[0-9]*")
-        if path.name.isascii() and path.name.isdecimal() and path.is_dir()
+        for path in Path(config.base_path).glob("*")
+        if re.fullmatch("[0-9]{1,18}", path.name) and path.is_dir()
     }
-    newest = sorted((number for number in found if number < 2**63), reverse=True)
+    newest = sorted(found, reverse=True)
     policy = config.model_version_policy
     kind = policy.WhichOneof("policy_choice")
     if kind == "specific":
@@ -28,64 +65,7 @@ def versions(config):
     return {number: found[number] for number in newest}
 
 
-def find_models(repository):
-    """The models in a repository, each to be served in its newest version.
-
-    Args:
-        repository: A folder of models, ``NAME/VERSION``.
-
-    Returns:
-        A list of ``ModelConfig``.
-
-    Raises:
-        UserError: If there is none.
-
-    Example:
-        >>> find_models("nowhere")
-        Traceback (most recent call last):
-        ...
-        tfxformer.errors.UserError: nowhere: no such folder
-    """
-    repository = Path(repository)
-    if not repository.is_dir():
-        raise UserError(f"{repository}: no such folder")
-    found = [
-        ModelConfig(name=folder.name, base_path=str(folder))
-        for folder in sorted(repository.iterdir())
-        if not folder.name.startswith(".")
-    ]
-    found = [config for config in found if versions(config)]
-    if found:
-        return found
-    if versions(ModelConfig(base_path=str(repository))):
-        parent = repository.resolve().parent
-        raise UserError(f"{repository}: one model; name its repository: {parent}")
-    raise UserError(
-        f"{repository}: no model in {repository}/NAME/VERSION; write one: tfxformer "
-        f"export --run RUN --to {repository}"
-    )
-
-
-def read_config(file):
-    """Reads a models.config in TensorFlow Serving's format.
-
-    Args:
-        file: A text-format ``ModelServerConfig``. A relative ``base_path`` is relative
-            to the file's folder.
-
-    Returns:
-        A list of ``ModelConfig``.
-
-    Raises:
-        UserError: With the file, and the line or the model that is wrong.
-
-    Example:
-        >>> read_config("nowhere/models.config")
-        Traceback (most recent call last):
-        ...
-        tfxformer.errors.UserError: nowhere/models.config: No such file or directory
-    """
-    file = Path(file)
+def _read_config(file):
     try:
         parsed = text_format.Parse(file.read_text("utf-8"), ModelServerConfig())
     except (OSError, UnicodeDecodeError) as error:

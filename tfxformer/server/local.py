@@ -5,14 +5,15 @@ import contextlib
 import signal
 import socket
 
+import uvicorn
+
 from tfxformer.console import say
 from tfxformer.errors import UserError
+from tfxformer.server import ServerSettings
+from tfxformer.server.apis import RestApi, create_grpc_server
 from tfxformer.server.batching import Batcher
-from tfxformer.server.configs import find_models, read_config
-from tfxformer.server.grpc_api import create_server, set_serving
+from tfxformer.server.configs import find_models
 from tfxformer.server.models import Models
-from tfxformer.server.rest import create_http_server
-from tfxformer.server.settings import ServerSettings
 
 
 def serve(repository, config=None, settings=None):
@@ -48,30 +49,29 @@ def serve(repository, config=None, settings=None):
 @contextlib.asynccontextmanager
 async def running(repository, config, settings):
     """A server while the context lasts; yields its REST and its gRPC address."""
-    find, place = (read_config, config) if config else (find_models, repository)
-    models = Models(lambda: find(place))
+    models = Models(lambda: find_models(repository, config))
     parts = (models, Batcher(settings), settings)
     # The ports first: loading takes longer than finding one taken.
     listener = _listen(settings.host, "--rest-port", settings.rest_port)
     _listen(settings.host, "--grpc-port", settings.grpc_port).close()
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    grpc_server, health = create_server(*parts)
+    grpc_server, health = create_grpc_server(*parts)  # serving, once it is started
     grpc_port = grpc_server.add_insecure_port(f"{host}:{settings.grpc_port}")
     await models.start()
-    http_server = create_http_server(*parts)
+    quiet = {"log_config": None, "log_level": "critical"}
+    grace = {"timeout_graceful_shutdown": settings.grace}
+    http_server = uvicorn.Server(uvicorn.Config(RestApi(*parts), **quiet, **grace))
+    http_server.capture_signals = contextlib.nullcontext  # `serve` has them
     http = asyncio.create_task(http_server.serve([listener]))
     watching = asyncio.create_task(models.watch(settings.poll))
     await grpc_server.start()
-    await set_serving(health, True)
-    while not http_server.started:
-        await asyncio.sleep(0.01)
     rest, grpc = f"{host}:{listener.getsockname()[1]}", f"{host}:{grpc_port}"
     say(f"REST: http://{rest}\ngRPC: {grpc}\nready: {', '.join(models.configs)}")
     try:
         yield rest, grpc
     finally:
         say(f"stopping: requests have {settings.grace:g} seconds to finish")
-        await set_serving(health, False)
+        await health.enter_graceful_shutdown()
         await asyncio.sleep(0.5)  # gRPC cancels requests that it has not looked at yet
         http_server.should_exit = True
         await asyncio.gather(grpc_server.stop(settings.grace), http)

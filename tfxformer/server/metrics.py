@@ -4,6 +4,7 @@ So one dashboard fits both. Names that begin with ``tfxformer_`` are this server
 """
 
 import contextlib
+import functools
 import time
 
 import prometheus_client
@@ -12,33 +13,33 @@ from prometheus_client import Counter, Gauge, Histogram
 from tfxformer.server import ServingError
 
 PATH = "/monitoring/prometheus/metrics"
-# Microseconds, from 10 to 20 minutes, as in TensorFlow Serving.
-_TIMES = {"buckets": [10 * 1.8**i for i in range(33)]}
 _SERVING = ":tensorflow:serving:"
-_BATCHING = ":tensorflow:serving:batching_session:"
+_BATCHING = _SERVING + "batching_session:"
+_LOADS = ":tensorflow:cc:saved_model:load_attempt_count"
+_REQUEST = ("model_name", "API", "entrypoint")
+# Microseconds, from 10 to 20 minutes, as in TensorFlow Serving.
+_Times = functools.partial(Histogram, buckets=[10 * 1.8**i for i in range(33)])
+_Rows = functools.partial(Histogram, buckets=[2**i for i in range(11)])
 prometheus_client.disable_created_metrics()
 
-_name, _text = _SERVING + "request_count", "Requests."
-REQUESTS = Counter(_name, _text, ["model_name", "API", "entrypoint", "status"])
-_name, _text = _SERVING + "request_latency", "Microseconds to answer a request."
-LATENCY = Histogram(_name, _text, ["model_name", "API", "entrypoint"], **_TIMES)
-_name, _text = _SERVING + "runtime_latency", "Microseconds of a model's call."
-RUNTIME = Histogram(_name, _text, ["model_name", "API", "runtime"], **_TIMES)
-_name, _text = _BATCHING + "processed_batch_size", "Rows of a model's call."
-BATCH_ROWS = Histogram(_name, _text, ["model_name"], buckets=[2**i for i in range(11)])
-_name, _text = _BATCHING + "queuing_latency", "Microseconds until the call."
-QUEUING = Histogram(_name, _text, ["thread_pool_name"], **_TIMES)
-_name, _text = ":tensorflow:cc:saved_model:load_attempt_count", "Loads of a version."
-LOADS = Counter(_name, _text, ["model_path", "status"])
+REQUESTS = Counter(_SERVING + "request_count", "Requests.", [*_REQUEST, "status"])
+LATENCY = _Times(_SERVING + "request_latency", "Time to answer a request.", _REQUEST)
+RUNTIME = _Times(
+    _SERVING + "runtime_latency", "Time of a call.", ["model_name", "API", "runtime"]
+)
+BATCH_ROWS = _Rows(_BATCHING + "processed_batch_size", "Rows of a call.", _REQUEST[:1])
+QUEUING = _Times(_BATCHING + "queuing_latency", "Time to a call.", ["thread_pool_name"])
+LOADS = Counter(_LOADS, "Loads of a version.", ["model_path", "status"])
 WAITING_ROWS = Gauge("tfxformer_waiting_rows", "Rows that are not answered yet.")
 
 
 @contextlib.contextmanager
-def request(model, api, entrypoint):
-    """Counts what happens inside as one request, by "GRPC" or "REST".
+def request(model, known, api, entrypoint):
+    """Counts what happens inside as one request to a model, by "GRPC" or "REST".
 
-    The model is "" if it is unknown, or clients could make up any number of names.
+    Clients could make up any number of names, so models that are not known are "".
     """
+    model = model if model in known else ""
     start, status = time.perf_counter(), "INTERNAL"
     try:
         yield
@@ -56,6 +57,4 @@ def page():
     """The page that Prometheus reads, bytes."""
     text = prometheus_client.generate_latest()
     # The library's counters end in _total, TensorFlow Serving's do not.
-    for name in (b":request_count", b":load_attempt_count"):
-        text = text.replace(name + b"_total", name)
-    return text
+    return text.replace(b"_count_total", b"_count")

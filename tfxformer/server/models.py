@@ -17,11 +17,8 @@ import tensorflow as tf
 import tensorflow_text  # noqa: F401
 from tensorflow.core.protobuf.error_codes_pb2 import Code
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
-from tensorflow_serving.apis.get_model_metadata_pb2 import SignatureDefMap
-from tensorflow_serving.apis.get_model_status_pb2 import (
-    GetModelStatusResponse,
-    ModelVersionStatus,
-)
+from tensorflow_serving.apis import get_model_metadata_pb2 as metadata_pb2
+from tensorflow_serving.apis import get_model_status_pb2 as status_pb2
 
 from tfxformer.errors import UserError
 from tfxformer.exporting.repository import WARM_UP_FILE, read_records
@@ -30,14 +27,13 @@ from tfxformer.server.batching import as_serving_error
 from tfxformer.server.configs import versions
 
 log = logging.getLogger("tfxformer")
-DEFAULT_SIGNATURE = "serving_default"
 
 
 class Signature:
     """One signature of a loaded model, called with arrays by input name."""
 
-    def __init__(self, model, function):
-        self.model, self._function = model, function
+    def __init__(self, model, name, function):
+        self.model, self.name, self._function = model, name, function
         # tf.TensorSpec by name.
         self.inputs = dict(sorted(function.structured_input_signature[1].items()))
         self.outputs = dict(sorted(function.structured_outputs.items()))
@@ -62,25 +58,28 @@ class Servable:
     """One version of a model, loaded and warmed up from its folder."""
 
     def __init__(self, name, version, path):
-        self.name, self.version = name, version
-        saved = (path / "saved_model.pb").read_bytes()
-        graph = SavedModel.FromString(saved).meta_graphs[0]
-        self.metadata = SignatureDefMap(signature_def=graph.signature_def)
+        self.version = version
         self._model = tf.saved_model.load(str(path))  # it owns the variables
         found = self._model.signatures.items()
-        self.signatures = {key: Signature(name, function) for key, function in found}
-        for log in read_records(path / WARM_UP_FILE):
-            request = log.request
-            inputs = {x: tf.make_ndarray(proto) for x, proto in request.inputs.items()}
-            self.signature(request.model_spec.signature_name)(inputs)
+        self._signatures = {key: Signature(name, key, x) for key, x in found}
+        for record in read_records(path / WARM_UP_FILE):
+            protos, spec = record.request.inputs, record.request.model_spec
+            inputs = {x: tf.make_ndarray(proto) for x, proto in protos.items()}
+            self.signature(spec.signature_name)(inputs)
+        saved = SavedModel.FromString((path / "saved_model.pb").read_bytes())
+        found = saved.meta_graphs[0].signature_def
+        content = metadata_pb2.SignatureDefMap(signature_def=found)
+        spec = {"name": name, "version": {"value": version}}
+        self.metadata = metadata_pb2.GetModelMetadataResponse(model_spec=spec)
+        self.metadata.metadata["signature_def"].Pack(content)
 
     def signature(self, name):
         """A signature by its name; "" is the default one's."""
-        name = name or DEFAULT_SIGNATURE
-        if name not in self.signatures:
+        name = name or "serving_default"
+        if name not in self._signatures:
             message = f'Serving signature key "{name}" not found.'
             raise ServingError("FAILED_PRECONDITION", message)
-        return self.signatures[name]
+        return self._signatures[name]
 
 
 class Models:
@@ -110,8 +109,7 @@ class Models:
             await asyncio.sleep(seconds)
             try:
                 if await self.update():
-                    # The functions of a model refer to one another. By then most
-                    # requests that used them are answered.
+                    # A model's functions refer to one another. Wait until unused.
                     await asyncio.sleep(seconds)
                     gc.collect()
             except Exception as error:
@@ -119,10 +117,58 @@ class Models:
                     log.warning("%s; the models that are loaded stay", error)
                 told = str(error)
 
+    async def update(self):
+        """Loads and drops versions; returns whether it drops any."""
+        self.configs = {config.name: config for config in self._find_configs()}
+        dropped = False
+        for name in {*self.configs, *self._loaded}:
+            config, loaded = self.configs.get(name), self._loaded[name]
+            wanted = versions(config) if config else {}
+            for number, path in wanted.items():
+                if number not in loaded:
+                    await self._load(name, number, path)
+            if config and not loaded.keys() & wanted.keys():
+                continue  # something must still answer
+            for number in loaded.keys() - wanted.keys():
+                del loaded[number]
+                self._tell(name, number, "END")
+                log.info("%s version %d: unloaded", name, number)
+                dropped = True
+        return dropped
+
+    async def _load(self, name, number, path):
+        """Loads a version, unless that failed and its files are still the same."""
+        files = {(str(file), file.stat().st_mtime_ns) for file in path.rglob("*")}
+        if self._failed.get((name, number)) == files:
+            return
+        self._tell(name, number, "LOADING")
+        start, status = time.monotonic(), "success"
+        try:
+            servable = await asyncio.to_thread(Servable, name, number, path)
+        except Exception as error:
+            status, self._failed[name, number] = "fail", files
+            if not isinstance(error, tf.errors.OpError):
+                error = ServingError("UNKNOWN", str(error))
+            error = as_serving_error(error)
+            self._tell(name, number, "END", error.code, str(error))
+            log.warning("%s version %d: cannot be loaded: %s", name, number, error)
+        else:
+            self._loaded[name][number] = servable
+            self._tell(name, number, "AVAILABLE")
+            seconds = time.monotonic() - start
+            log.info("%s version %d: loaded in %.1f s", name, number, seconds)
+        metrics.LOADS.labels(str(path), status).inc()
+
+    def _tell(self, name, number, state, code="OK", message=""):
+        """Sets the status of a version."""
+        self._statuses[name][number] = status_pb2.ModelVersionStatus(
+            version=number,
+            state=state,
+            status={"error_code": Code.Value(code), "error_message": message},
+        )
+
     def get(self, name, version=None, label=None):
         """The `Servable` of a version or a label, or else the newest."""
-        if not name:
-            raise invalid("ModelSpec has no name specified.")
         version = self._number(name, version, label)
         loaded = self._loaded.get(name)
         if loaded and version in (None, *loaded):
@@ -132,73 +178,21 @@ class Models:
 
     def status(self, name, version=None, label=None):
         """A ``GetModelStatusResponse`` for a version or a label, or else for all."""
-        if not name:
-            raise invalid("Missing model name in request.")
         version = self._number(name, version, label)
         known = sorted(self._statuses.get(name, {}).items(), reverse=True)
         found = [status for number, status in known if version in (None, number)]
         if not found:
             which = "any versions" if version is None else f"version {version}"
             raise ServingError("NOT_FOUND", f"Could not find {which} of model {name}")
-        return GetModelStatusResponse(model_version_status=found)
+        return status_pb2.GetModelStatusResponse(model_version_status=found)
 
     def _number(self, name, version, label):
-        """The version that a label names."""
+        """The version, which a label may name."""
+        if not name:
+            raise invalid("Missing model name in request.")
         if label is None:
             return version
         config = self.configs.get(name)
         if config is None or label not in config.version_labels:
             raise invalid(f"Unrecognized servable version label: {label}")
         return config.version_labels[label]
-
-    async def update(self):
-        """Loads and drops versions; returns those that it drops."""
-        self.configs = {config.name: config for config in self._find_configs()}
-        dropped = []
-        for name in {*self.configs, *self._loaded}:
-            config = self.configs.get(name)
-            wanted = versions(config) if config else {}
-            for number, path in wanted.items():
-                await self._load(name, number, path)
-            loaded = self._loaded[name].keys()
-            if not config or loaded & wanted.keys():  # or something must still answer
-                dropped += [(name, number) for number in loaded - wanted.keys()]
-        for name, number in dropped:
-            del self._loaded[name][number]
-            self._tell(name, number, "END")
-            log.info("%s version %d: unloaded", name, number)
-        return dropped
-
-    async def _load(self, name, number, path):
-        """Loads a version, unless it is loaded, or failed and has not changed."""
-        if number in self._loaded[name]:
-            return
-        stats = ((str(file), file.stat()) for file in path.rglob("*"))
-        files = {(file, x.st_size, x.st_mtime_ns) for file, x in stats}
-        if self._failed.get((name, number)) == files:
-            return
-        self._tell(name, number, "LOADING")
-        start, status = time.monotonic(), "success"
-        try:
-            servable = await asyncio.to_thread(Servable, name, number, path)
-        except Exception as error:
-            status, self._failed[name, number] = "fail", files
-            unknown = not isinstance(error, tf.errors.OpError)
-            error = ServingError("UNKNOWN", str(error)) if unknown else error
-            error = as_serving_error(error)
-            self._tell(name, number, "END", error.code, error.message)
-            log.warning("%s version %d: cannot be loaded: %s", name, number, error)
-        else:
-            self._loaded[name][number] = servable
-            self._tell(name, number, "AVAILABLE")
-            told = (name, number, time.monotonic() - start)
-            log.info("%s version %d: loaded in %.1f s", *told)
-        metrics.LOADS.labels(str(path), status).inc()
-
-    def _tell(self, name, number, state, code="OK", message=""):
-        """Sets the status of a version."""
-        self._statuses[name][number] = ModelVersionStatus(
-            version=number,
-            state=ModelVersionStatus.State.Value(state),
-            status={"error_code": Code.Value(code), "error_message": message},
-        )
