@@ -13,6 +13,7 @@ import pytest
 pytest.importorskip("matplotlib")
 
 from tfxformer import demo
+from tfxformer.config import Config
 from tfxformer.decoding import DecodingOptions
 from tfxformer.errors import UserError
 from tfxformer.translator import Translator
@@ -73,9 +74,12 @@ def test_what_cannot_be_translated_is_told(brief, text, message):
         shown(brief, text)
 
 
-def test_sides_are_named_where_they_are_known(run_folder):
-    assert demo.languages(run_folder) == ("Portuguese", "English")
-    assert demo.languages("none") == ("Source", "Target")
+def test_sides_are_named_where_they_are_known(run_folder, tmp_path):
+    config = Config().updated(data={"sources": ["phrasebook", "ted"]})
+    config.save(tmp_path / "config.yaml")
+    (tmp_path / "tokenizer.model").touch()
+    assert demo.languages(tmp_path) == ("Portuguese", "English")
+    assert demo.languages(run_folder) == demo.languages("none") == ("Source", "Target")
 
 
 def test_a_taken_port_is_told():
@@ -104,7 +108,7 @@ def test_in_a_browser(run_folder, translator):
             page.on("request", lambda request: asked.append(request.url))
             page.on("pageerror", lambda error: wrong.append(str(error)))
             page.goto(url)
-            source = page.get_by_label("Portuguese", exact=True)
+            source = page.get_by_label("Source", exact=True)
             english = page.get_by_role("textbox").nth(1)
             keys = page.frame_locator("iframe[title=attention]").locator("#keys button")
 
@@ -116,7 +120,7 @@ def test_in_a_browser(run_folder, translator):
             source.fill(SENTENCE)
             page.keyboard.press("Enter")
             expect(SENTENCE)
-            page.get_by_label("English reads itself").check()
+            page.get_by_label("Target reads itself").check()
             sync_api.expect(keys.first).to_contain_text("<s>")
             page.get_by_role("tab", name="Alternatives").click()
             best = translator.n_best([SENTENCE])[0][0][0]
@@ -125,7 +129,7 @@ def test_in_a_browser(run_folder, translator):
                 page.get_by_role("tab", name=tab).click()
                 sync_api.expect(page.locator("img:visible")).to_have_count(2)
             page.get_by_role("tab", name="Attention").click()
-            page.get_by_label("English reads Portuguese").check()
+            page.get_by_label("Target reads Source").check()
             page.get_by_text(demo.EXAMPLES[0]).click()
             expect(demo.EXAMPLES[0])
             for text, message in (
