@@ -14,8 +14,7 @@ import tensorflow as tf
 
 from tfxformer import DecodingOptions, corpora
 from tfxformer.decoding import decode
-from tfxformer.exporting.repository import shipped_model
-from tfxformer.exporting.weights import read_export
+from tfxformer.exporting.repository import read_export, shipped_model
 from tfxformer.tokenizer import encode_source
 
 

@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 import unicodedata
-from pathlib import Path
 
 import keras
 import numpy as np
@@ -17,8 +16,7 @@ import tensorflow as tf
 
 from tfxformer import Tokenizer
 from tfxformer.errors import UserError
-from tfxformer.exporting.repository import shipped_model
-from tfxformer.exporting.weights import read_vocabulary
+from tfxformer.exporting.repository import read_export, shipped_model
 from tfxformer.tokenizer import encode_source, encode_target
 
 LINES = [
@@ -309,7 +307,7 @@ def test_tensorflow_is_not_needed(tokenizer, tmp_path):
 
 
 def test_the_shipped_tokenizer_is_the_one_it_was():
-    tokenizer = Tokenizer(read_vocabulary(Path(shipped_model())))
+    tokenizer, _ = read_export(shipped_model())
     assert tokenizer.vocab_size == 8000
     assert tokenizer.digest.startswith("6ce6acd12e34011f")
     assert tokenizer.encode(["Bom dia! 猫"]) == [

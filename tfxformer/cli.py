@@ -390,16 +390,13 @@ def export(
     if format == "ctranslate2":
         need("ctranslate2", "ctranslate2")
     start_tensorflow()
-    if format == "ctranslate2":
-        from tfxformer.exporting.ctranslate2 import export_ctranslate2
-
-        print(export_ctranslate2(run, to, name, checkpoint, average))
-        return
     from tfxformer.exporting.saved_model import export
 
-    options = _chosen(decoding)
-    path, report = export(run, to, name, checkpoint, options, xla, precision, average)
-    say(report.describe())
+    path, report = export(
+        run, to, name, checkpoint, _chosen(decoding), xla, precision, average, format
+    )
+    if report:
+        say(report.describe())
     print(path)
 
 

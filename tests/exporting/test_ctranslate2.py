@@ -13,7 +13,8 @@ from tfxformer import Tokenizer
 from tfxformer.decoding import decode
 from tfxformer.errors import UserError
 from tfxformer.exporting import ctranslate2 as exporting
-from tfxformer.exporting.ctranslate2 import export_ctranslate2, prove, specification
+from tfxformer.exporting.ctranslate2 import prove, specification
+from tfxformer.exporting.saved_model import PROBES, export
 from tfxformer.tokenizer import END_ID, PAD_ID
 from tfxformer.translator import Translator
 
@@ -54,7 +55,7 @@ def pair(request, tmp_path_factory):
     specification(tokenizer, transformer).save(str(folder))
     engine = ctranslate2.Translator(str(folder), intra_threads=1)
     translator = Translator(tokenizer, transformer)
-    assert "7 translations as the run does" in prove(folder, translator)
+    assert "7 translations as the run does" in prove(folder, translator, PROBES)
     return translator, engine
 
 
@@ -96,7 +97,8 @@ def test_greedy_translations_and_their_scores_are_the_same(pair):
 @pytest.fixture(scope="module")
 def folder(run_folder, tmp_path_factory):
     """What is written from the run that the tests share."""
-    return export_ctranslate2(run_folder, tmp_path_factory.mktemp("to"), "toy")
+    to = tmp_path_factory.mktemp("to")
+    return export(run_folder, to, "toy", format="ctranslate2")[0]
 
 
 def test_the_folder_translates_without_tfxformer(folder, translator):
@@ -121,13 +123,11 @@ def test_the_folder_translates_without_tfxformer(folder, translator):
     assert translations == [translation.decode() for translation in ours]
 
 
-def test_the_command_counts_versions_up(command, folder, run_folder):
-    to = folder.parents[1]
-    args = ["--run", run_folder, "--to", to, "--name", "toy", "--format", "ctranslate2"]
-    out, err, code = command("export", *args)
+def test_the_command_prints_the_next_version(command, folder, run_folder):
+    args = ["--run", run_folder, "--to", folder.parents[1], "--name", "toy"]
+    out, err, code = command("export", *args, "--format", "ctranslate2")
     assert (out, code) == (f"{folder.parent / '2'}\n", 0), err
     assert "7 translations as the run does" in err
-    assert sorted(path.name for path in folder.parent.iterdir()) == ["1", "2"]
 
 
 def test_an_export_that_scores_otherwise_is_not_published(
@@ -140,24 +140,22 @@ def test_an_export_that_scores_otherwise_is_not_published(
 
     monkeypatch.setattr(exporting, "specification", wrong)
     with pytest.raises(UserError, match="log-probabilities of the same tokens differ"):
-        export_ctranslate2(run_folder, tmp_path, "toy")
+        export(run_folder, tmp_path, "toy", format="ctranslate2")
     assert list((tmp_path / "toy").iterdir()) == []
 
 
 # --- What cannot be ---
 
 
-def test_wrong_input_is_named(run_folder, exported, translator, tmp_path):
-    with pytest.raises(UserError, match="no such run folder"):
-        export_ctranslate2(tmp_path / "none", tmp_path)
+def test_wrong_input_is_named(run_folder, exported, translator):
+    to, name = exported.parents[1], exported.parent.name
     with pytest.raises(UserError, match="holds SavedModels"):
-        export_ctranslate2(run_folder, exported.parents[1], exported.parent.name)
+        export(run_folder, to, name, format="ctranslate2")
     with pytest.raises(UserError, match="CTranslate2 cannot load the export"):
-        prove(exported, translator)
+        prove(exported, translator, PROBES)
+    model = oracle.tiny_transformer(use_positions=False)
     with pytest.raises(UserError, match="use_positions=False"):
-        specification(
-            translator.tokenizer, oracle.tiny_transformer(use_positions=False)
-        )
+        specification(translator.tokenizer, model)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
-"""Versions appear whole, and never one over another."""
+"""Versions appear whole, and never one over another; what is damaged is named."""
 
+import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -74,6 +76,43 @@ def test_the_shipped_model_is_the_newest(tmp_path, monkeypatch):
                 (folder / "saved_model.pb").touch()
         expected = tmp_path / place / "pt_en" / "10"
         assert repository.shipped_model().resolve() == expected
+
+
+# --- What cannot be opened ---
+
+
+@pytest.fixture
+def copy(exported, tmp_path):
+    return shutil.copytree(exported, tmp_path / "7")
+
+
+def test_a_foreign_saved_model_is_refused(copy):
+    (copy / repository.METADATA_FILE).unlink()
+    with pytest.raises(UserError, match="none that tfxformer exported"):
+        repository.read_export(copy)
+
+
+@pytest.mark.parametrize(
+    "file", ["saved_model.pb", "variables/variables.index", "variables/variables.data"]
+)
+@pytest.mark.parametrize("content", [None, b"", b"\xff\x00 nonsense" * 100])
+def test_damage_is_one_clear_line(copy, file, content):
+    path = next(copy.glob(f"{file}*"))
+    path.unlink()
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(UserError, match=r"^.*/7: damaged: [^\n]+$"):
+        repository.read_export(copy)
+
+
+@pytest.mark.parametrize("change", [{"dff": 129}, {"num_layers": 2}, {"unheard_of": 1}])
+def test_weights_of_another_architecture_are_refused(copy, change):
+    file = copy / repository.METADATA_FILE
+    metadata = json.loads(file.read_text("utf-8"))
+    metadata["model"]["architecture"] |= change
+    file.write_text(json.dumps(metadata), "utf-8")
+    with pytest.raises(UserError, match="damaged"):
+        repository.read_export(copy)
 
 
 def test_damaged_records_are_named(tmp_path):

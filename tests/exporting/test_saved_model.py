@@ -1,18 +1,27 @@
-"""The export: its contract, its versions, its size, and that it serves."""
+"""The export: its contract, its weights, its records, and that it serves."""
 
+import shutil
+
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
+from numpy.testing import assert_array_equal
 from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
 
-from tfxformer.decoding import DecodingOptions
+from tfxformer import DecodingOptions, Tokenizer, Transformer, Translator
 from tfxformer.errors import UserError
 from tfxformer.exporting import saved_model
-from tfxformer.exporting.repository import WARM_UP_FILE, read_metadata
-from tfxformer.exporting.saved_model import export, warm_up_requests
-from tfxformer.exporting.verify import Check, Report, verify
-from tfxformer.translator import Translator
+from tfxformer.exporting.repository import WARM_UP_FILE, read_export, read_metadata
+from tfxformer.exporting.saved_model import (
+    HalfWeights,
+    average_checkpoints,
+    export,
+    warm_up_requests,
+    write,
+)
+from tfxformer.exporting.verify import Report, verify
+from tfxformer.training.run import Run
 
 # DESIGN's contract: what goes in and what comes out, by name, type and shape.
 TEXT = {"text": ("string", [None])}
@@ -118,7 +127,7 @@ def test_xla_gives_the_same_and_names_its_flag_and_float16_halves_the_file(
     assert 0.5 < ratio < 0.54  # biases and norms stay as they are
 
 
-def test_the_weights_are_in_it_once(exported, translator):
+def test_nothing_is_in_it_twice(exported, translator):
     weights = sum(int(np.prod(v.shape)) for v in translator.transformer.weights)
     variables = tf.train.list_variables(str(exported / "variables" / "variables"))
     stored = sum(int(np.prod(shape)) for _, shape in variables)
@@ -128,37 +137,110 @@ def test_the_weights_are_in_it_once(exported, translator):
     assert graph.count(translator.tokenizer.model) == 2
 
 
-def test_translate_and_serving_default_are_one_function(exported):
-    model = SavedModel.FromString((exported / "saved_model.pb").read_bytes())
-    (meta_graph,) = model.meta_graphs
-    graph = meta_graph.graph_def
-    functions = {f.signature.name: f.node_def for f in graph.library.function}
-    calls = {n.name: n.attr["f"].func.name for n in graph.node}
-    called = []
-    for name in ("translate", "serving_default"):
-        output = meta_graph.signature_def[name].outputs["translation"].name
-        wrapper = functions[calls[output.partition(":")[0]]]
-        called += [n.attr["f"].func.name for n in wrapper if "f" in n.attr]
-    assert len(called) == 2 and len({*called}) == 1
-
-
 def test_an_export_that_would_not_serve_is_not_published(
     run_folder, tmp_path, monkeypatch
 ):
     def refuse(path, allow_xla):
-        return Report(path, [Check("ops", False, "an op is missing")])
+        return Report(path, False, ["FAIL  load: an op is missing", "NOT PROVEN"])
 
     monkeypatch.setattr(saved_model, "verify", refuse)
     monkeypatch.setattr(saved_model, "write", lambda translator, path, *_: path.mkdir())
-    with pytest.raises(UserError, match="would not serve: an op is missing"):
+    with pytest.raises(UserError, match="would not serve: FAIL  load: an op is m"):
         export(run_folder, tmp_path, "model")
     assert list((tmp_path / "model").iterdir()) == []
+
+
+# --- The weights, and how they become a Keras model again ---
+
+
+def test_it_opens_as_a_keras_model(exported, translator, served):
+    opened = Translator.load(exported)
+    weights = translator.transformer.weights, opened.transformer.weights
+    for one, other in zip(*weights, strict=True):
+        assert_array_equal(one, other)
+    assert opened.tokenizer.model == translator.tokenizer.model
+    texts = ["O gato preto bebeu o leite.", "Bom dia!"]
+    assert opened(texts) == served(texts)
+    with pytest.raises(UserError, match=r"checkpoint 'last': .* an exported model"):
+        Translator.load(exported, "last")
+
+
+def small_translator(seed=1, **kind):
+    keras.utils.set_random_seed(seed)
+    tokenizer = Tokenizer.train(["um gato", "a cat"] * 50, vocab_size=300)
+    size = tokenizer.vocab_size
+    sizes = {"num_layers": 2, "d_model": 16, "num_heads": 2, "dff": 32}
+    vocabularies = {"input_vocab_size": size, "target_vocab_size": size}
+    transformer = Transformer(**sizes, **vocabularies, max_length=16, **kind)
+    transformer.build()
+    for weight in transformer.weights:  # biases and norms that are not all alike
+        weight.assign(weight + 0.1 * keras.random.normal(weight.shape))
+    return Translator(tokenizer, transformer)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("precision", "kind"),
+    [
+        ("float32", {"norm": "post", "use_positions": False}),
+        ("float16", {"norm": "post", "learned_positions": True}),
+        ("float16", {"tie_embeddings": True, "num_decoder_layers": 1}),
+    ],
+)
+def test_every_precision_and_kinds_of_model(tmp_path, precision, kind):
+    translator = small_translator(**kind)
+    before = [weight.numpy() for weight in translator.transformer.weights]
+    write(translator, tmp_path / "1", precision=precision)
+    assert verify(tmp_path / "1").ok
+    loaded = tf.saved_model.load(str(tmp_path / "1")).signatures["translate"]
+    texts = tf.constant(["um gato", "gato"])
+    first = loaded(text=texts)["score"].numpy()
+    _, opened = read_export(tmp_path / "1")
+    weights = before, translator.transformer.weights, opened.weights
+    for old, own, new in zip(*weights, strict=True):
+        # Writing rounds the translator's own matrices alike.
+        assert_array_equal(own, new)
+        half = precision == "float16" and old.ndim > 1
+        assert_array_equal(new, old.astype("float16") if half else old)
+    # The float16 values alone are in the file.
+    reader = tf.train.load_checkpoint(str(tmp_path / "1" / "variables" / "variables"))
+    types = reader.get_variable_to_dtype_map()
+    shapes = reader.get_variable_to_shape_map()
+    stored = {types[name] for name, shape in shapes.items() if len(shape) > 1}
+    assert stored == {tf.as_dtype(precision)}
+    # Another model's widened matrices in the same process are kept apart.
+    HalfWeights(small_translator(seed=2, **kind).transformer)._initialize()
+    assert_array_equal(loaded(text=texts)["score"], first)
+
+
+def test_other_precisions_are_refused_before_any_work(tmp_path):
+    with pytest.raises(UserError, match="precision 'int8': there are float32 and fl"):
+        export(tmp_path / "no run", tmp_path, precision="int8")
+
+
+def test_the_mean_of_the_newest_checkpoints(run_folder, tmp_path):
+    copy = shutil.copytree(run_folder, tmp_path / "copy")
+    transformer = Translator.load(copy).transformer
+    newest, *_ = found = saved_model.checkpoints.list_checkpoints(Run.open(copy))
+    sets = []
+    for checkpoint in found[:2]:
+        transformer.load_weights(checkpoint.weights_file)
+        sets.append(transformer.get_weights())
+    average_checkpoints(transformer, copy, 2)
+    for weight, *two in zip(transformer.weights, *sets, strict=True):
+        np.testing.assert_allclose(weight, np.mean(two, axis=0), atol=1e-6)
+        assert not np.array_equal(*two)
+    with pytest.raises(UserError, match=r"has \d checkpoints, not 99: .*keep_last"):
+        average_checkpoints(transformer, copy, 99)
+    newest.weights_file.write_bytes(b"damaged")
+    with pytest.raises(UserError, match=f"{newest.path.name}/.*: damaged"):
+        average_checkpoints(transformer, copy, 1)
 
 
 # --- The requests that a server runs when it loads a model ---
 
 
-def test_it_has_requests_that_a_server_may_run_and_that_run(exported, served):
+def test_it_has_requests_that_a_server_may_run(exported, served):
     """TensorFlow Serving's limit, its place, and no log but of a kind that it runs."""
     assert str(WARM_UP_FILE) == "assets.extra/tf_serving_warmup_requests"
     records = [*tf.data.TFRecordDataset(str(exported / WARM_UP_FILE))]
@@ -169,21 +251,18 @@ def test_it_has_requests_that_a_server_may_run_and_that_run(exported, served):
         assert log.WhichOneof("log_type") == "predict_log"
         request = log.predict_log.request
         assert request.model_spec.name == exported.parent.name
-        name = request.model_spec.signature_name
+        names.add(name := request.model_spec.signature_name)
         inputs = {key: tf.make_ndarray(x) for key, x in request.inputs.items()}
         rows = len(next(iter(inputs.values())))
-        assert rows > 0
-        if name not in names:  # the others differ in size alone
-            answer = served.answers(name, inputs)
-            assert all(len(value) == rows for value in answer.values())
-            names.add(name)
+        answer = served.answers(name, inputs)
+        assert rows > 0 and all(len(value) == rows for value in answer.values())
     assert names == {*served.signatures}
 
 
 def test_with_xla_the_shapes_of_most_requests_are_compiled(translator):
     translator = type("Xla", (), {"xla": True, "answers": translator.answers})()
     shapes = set()
-    for name, inputs in warm_up_requests(translator):
+    for name, inputs, _ in warm_up_requests(translator):
         if name == "serving_default":
             texts = inputs["text"]
             tokens = translator.answers("count", {"text": texts})["tokens"]

@@ -93,16 +93,15 @@ def test_a_version_whose_warm_up_fails_is_refused(toys, tmp_path):
     async def scenario(models, _):
         version = add(folder, 2)
         write_records(
-            version / WARM_UP_FILE, "pt_en", [("translate", {"text": ["fail"]})]
+            version / WARM_UP_FILE, "pt_en", [("translate", {"text": ["fail"]}, {})]
         )
         await models.update()
         assert states(models, "pt_en") == {2: "END", 1: "AVAILABLE"}
         (known,) = models.status("pt_en", 2).model_version_status
         assert "told to fail" in known.status.error_message
 
-    write_records(
-        folder / "1" / WARM_UP_FILE, "pt_en", [("translate", {"text": ["Bom dia!"]})]
-    )
+    record = "translate", {"text": ["Bom dia!"]}, {}
+    write_records(folder / "1" / WARM_UP_FILE, "pt_en", [record])
     run(scenario, config(folder))
 
 

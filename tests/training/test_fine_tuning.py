@@ -6,8 +6,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from tfxformer.errors import UserError
-from tfxformer.exporting.repository import read_metadata, shipped_model
-from tfxformer.exporting.weights import read_export, read_vocabulary
+from tfxformer.exporting.repository import read_export, read_metadata, shipped_model
 from tfxformer.training import fine_tuning, trainer
 from tfxformer.training.run import Run
 
@@ -42,11 +41,11 @@ def first_weights(monkeypatch):
 
 
 def assert_begun_with(export, first_weights, run):
-    _, model = read_export(export)
+    tokenizer, model = read_export(export)
     assert len(first_weights) == len(model.weights)
     for weight in model.weights:
         assert_array_equal(first_weights[weight.path.partition("/")[2]], weight)
-    assert run.tokenizer_file.read_bytes() == read_vocabulary(export)
+    assert run.tokenizer_file.read_bytes() == tokenizer.model
     architecture = read_metadata(export)["architecture"]
     for name, value in run.config().model_dump()["model"].items():
         assert value == architecture[name]

@@ -1,27 +1,18 @@
 """Export for CTranslate2: the same weights and tokens, for its engine in C++."""
 
-import logging
-
 import ctranslate2
+import keras
 import numpy as np
-import tensorflow as tf
-from keras import ops
 
 from tfxformer.errors import UserError
-from tfxformer.exporting.repository import model_folder, next_version
-from tfxformer.exporting.saved_model import PROBES, average_checkpoints
 from tfxformer.layers import positional_encoding
 from tfxformer.tokenizer import (
     END_ID,
-    PAD_ID,
     START_ID,
     UNK_ID,
     encode_source,
     encode_target,
 )
-from tfxformer.translator import Translator
-
-log = logging.getLogger("tfxformer")
 
 # By default CTranslate2 reads 1,024 tokens and writes 256, and stops
 # with an error where it has no encoding for a position.
@@ -30,61 +21,8 @@ POSITIONS = 1025
 TOLERANCE = 1e-3
 
 
-def export_ctranslate2(run, to="export", name="pt_en", checkpoint="best", average=None):
-    """Writes the next version of a model for CTranslate2, and proves it.
-
-    The folder has CTranslate2's own files and ``tokenizer.model`` for SentencePiece.
-    It is renamed into place once CTranslate2 scores translations as the run does.
-    The arguments are those of `tfxformer.exporting.saved_model.export`.
-
-    Returns:
-        The new folder, ``to/name/version``.
-
-    Raises:
-        UserError: as that does, and when CTranslate2 cannot express the model.
-
-    Example:
-        >>> export_ctranslate2("nowhere", "export", "pt_en_ct2")
-        Traceback (most recent call last):
-        ...
-        tfxformer.errors.UserError: ...
-    """
-    folder = model_folder(to, name)
-    if any(folder.glob("*/saved_model.pb")):
-        raise UserError(
-            f"{folder}: holds SavedModels, and TensorFlow Serving would take the new "
-            "version for one: give another --name"
-        )
-    translator = Translator.load(run, checkpoint)
-    if average is not None:
-        average_checkpoints(translator.transformer, run, average)
-    spec = specification(translator.tokenizer, translator.transformer)
-
-    def write_and_prove(part):
-        part.mkdir()
-        spec.save(str(part))
-        translator.tokenizer.save(part / "tokenizer.model")
-        log.info("%s", prove(part, translator))
-
-    return next_version(to, name, write_and_prove)[0]
-
-
-# --- The weights, where CTranslate2 looks for them ---
-
-
 def specification(tokenizer, transformer):
-    """The model as CTranslate2 describes one.
-
-    Args:
-        tokenizer: a `Tokenizer`.
-        transformer: the `Transformer` that was trained with it.
-
-    Returns:
-        A ``ctranslate2.specs.TransformerSpec``, checked; ``save`` writes it.
-
-    Raises:
-        UserError: when CTranslate2 cannot express the model.
-    """
+    """The model as CTranslate2 describes one: a ``TransformerSpec``, checked."""
     config = transformer.config
     if not config["use_positions"]:
         raise UserError("use_positions=False: CTranslate2 always adds positions")
@@ -171,45 +109,36 @@ def _set_norm(spec, layernorm):
 
 
 def _array(weight):
-    return ops.convert_to_numpy(weight).astype("float32")
+    return keras.ops.convert_to_numpy(weight).astype("float32")
 
 
-# --- The same answers ---
-
-
-def prove(path, translator):
+def prove(path, translator, texts):
     """Loads an export with CTranslate2 and compares it with what was exported.
 
-    Both score what the `Translator` writes for `PROBES`: the log-probability of each
-    token, and so each weight, must be alike.
-
-    Returns:
-        A line that says what was compared.
-
-    Raises:
-        UserError: when CTranslate2 cannot load it, or scores differently.
+    Both score what the `Translator` writes for some texts: the log-probability of
+    each token, and so each weight, must be alike. Returns a line that says so.
     """
     try:
         engine = ctranslate2.Translator(str(path), compute_type="float32")
     except (RuntimeError, ValueError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise UserError(f"CTranslate2 cannot load the export: {reason}") from None
+        raise UserError(f"CTranslate2 cannot load the export: {error}") from None
     tokenizer, longest = translator.tokenizer, translator.max_length - 1
-    written = translator.answers("translate", {"text": PROBES})["translation"]
-    source = encode_source(tokenizer, PROBES, longest=longest)
+    written = translator.answers("translate", {"text": texts})["translation"]
+    source = encode_source(tokenizer, texts, longest=longest)
     target_in, target_out = encode_target(tokenizer, written, longest=longest)
     logits = translator.transformer((source, target_in), training=False)
-    logs = tf.nn.log_softmax(logits[..., END_ID:])  # of what may be written
-    places = tf.maximum(target_out - END_ID, 0)
-    logs = tf.gather(logs, places, batch_dims=2).numpy()  # (batch, target)
-    texts = [
-        [tokenizer.tokens([i for i in row if i not in (PAD_ID, END_ID)]) for row in ids]
-        for ids in (source.numpy(), target_out.numpy())
+    # The loss of each token (batch, target), among those that may be written.
+    loss = keras.losses.sparse_categorical_crossentropy(
+        np.maximum(target_out - END_ID, 0), logits[..., END_ID:], from_logits=True
+    )
+    rows = [
+        [tokenizer.tokens(row[row > END_ID].tolist()) for row in ids.numpy()]
+        for ids in (source, target_out)
     ]
-    results = engine.score_batch(*texts, max_input_length=0)
+    results = engine.score_batch(*rows, max_input_length=0)
     difference = max(
-        np.abs(ours[: len(theirs.log_probs)] - theirs.log_probs).max()
-        for ours, theirs in zip(logs, results, strict=True)
+        np.abs(ours[: len(theirs.log_probs)] + theirs.log_probs).max()
+        for ours, theirs in zip(loss.numpy(), results, strict=True)
     )
     if not difference <= TOLERANCE:
         raise UserError(
@@ -217,6 +146,6 @@ def prove(path, translator):
             f"same tokens differ by {difference:.2g}"
         )
     return (
-        f"CTranslate2 {ctranslate2.__version__} scores {len(PROBES)} translations as "
+        f"CTranslate2 {ctranslate2.__version__} scores {len(texts)} translations as "
         f"the run does; log-probabilities differ by {difference:.1g} at most"
     )

@@ -1,4 +1,4 @@
-"""A model repository, `name/version/`, as servers watch it, and what its files say.
+"""Model repositories, `name/version/`, as servers watch them, and what is in an export.
 
 Beside each SavedModel of ours, `assets.extra/` holds three files:
 
@@ -9,15 +9,13 @@ Beside each SavedModel of ours, `assets.extra/` holds three files:
   export; `verify` asks for them again.
 """
 
-import errno
-import importlib.metadata
+import itertools
 import json
 import logging
 import re
 import tempfile
 from pathlib import Path
 
-from tfxformer import __version__
 from tfxformer.errors import UserError
 
 log = logging.getLogger("tfxformer")
@@ -56,17 +54,10 @@ def shipped_model():
 
 
 def newest_version(folder):
-    """The newest version in a model's folder, a path; None where there is none.
-
-    Example:
-        >>> newest_version("nowhere")
-    """
-    versions = [
-        int(file.parent.name)
-        for file in Path(folder).glob("*/saved_model.pb")
-        if file.parent.name.isdecimal()
-    ]
-    return Path(folder) / str(max(versions)) if versions else None
+    """The newest version in a model's folder, a path; None where there is none."""
+    found = Path(folder).glob("*/saved_model.pb")
+    numbers = [int(x.parent.name) for x in found if x.parent.name.isdecimal()]
+    return Path(folder) / str(max(numbers)) if numbers else None
 
 
 def find_model(path=None):
@@ -78,9 +69,6 @@ def find_model(path=None):
 
     Returns:
         The path of a run folder or of a version.
-
-    Raises:
-        UserError: as `shipped_model`.
 
     Example:
         >>> find_model("runs/mine").as_posix()
@@ -97,75 +85,33 @@ def chosen_model(path=None):
 
 
 def find_saved_model(path=None):
-    """`find_model` where only a SavedModel will do.
-
-    Raises:
-        UserError: when the path names none.
-
-    Example:
-        >>> find_saved_model("nowhere")
-        Traceback (most recent call last):
-        ...
-        tfxformer.errors.UserError: nowhere: there is no such folder
-    """
+    """`find_model` where only a SavedModel will do; a `UserError` where none is."""
     path = find_model(path)
-    if path.is_file():
-        hint = "give the SavedModel's folder"
-        if path.suffix in (".keras", ".h5"):
-            hint = 'load it, call model.export("FOLDER"), and give that folder'
-        raise UserError(f"{path}: is a file: {hint}")
-    if not path.is_dir():
-        raise UserError(f"{path}: there is no such folder")
-    if (path / "config.yaml").exists():
-        raise UserError(f"{path}: is a run folder: tfxformer export --run {path}")
-    if not (path / "saved_model.pb").is_file():
-        raise UserError(f"{path}: is not a SavedModel: it holds no saved_model.pb")
-    return path
+    if (path / "saved_model.pb").is_file():
+        return path
+    problem = "is no SavedModel's folder; a Keras model's export() writes one"
+    if not path.exists():
+        problem = "there is no such folder"
+    elif (path / "config.yaml").exists():
+        problem = f"is a run folder: tfxformer export --run {path}"
+    raise UserError(f"{path}: {problem}")
 
 
 # --- To add a version ---
 
 
-def model_folder(to, name):
-    """A model's folder in a repository.
+def next_version(to, name, write):
+    """Writes the next version of a model, so that nobody sees half of it.
 
-    Raises:
-        UserError: when the name cannot be one.
-
-    Example:
-        >>> model_folder("export", "pt_en").as_posix()
-        'export/pt_en'
+    ``write`` makes the folder that it is given, and fills it. If it raises, the
+    repository stays as it was. Returns ``to/name/version`` and what ``write`` returned.
     """
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name):
         raise UserError(
             f"model name {name!r}: use letters, digits, '_', '-' and '.' only, since "
             "it is a folder and a part of a server's addresses"
         )
-    return Path(to) / name
-
-
-def next_version(to, name, write):
-    """Writes the next version of a model, so that nobody sees half of it.
-
-    Args:
-        to: the repository.
-        name: the model's name in it.
-        write: makes the folder that it is given, and fills it. If it raises, the
-            repository stays as it was.
-
-    Returns:
-        The new folder, ``to/name/version``, and what ``write`` returned.
-
-    Raises:
-        UserError: when the name cannot be one, or the repository not be written.
-
-    Example:
-        >>> to = Path(tempfile.mkdtemp())
-        >>> path, _ = next_version(to, "pt_en", lambda part: part.mkdir())
-        >>> path.relative_to(to).as_posix()
-        'pt_en/1'
-    """
-    folder = model_folder(to, name)
+    folder = Path(to) / name
     try:
         folder.mkdir(parents=True, exist_ok=True)
         # Beside the versions, so that renaming is one step; a name that is no
@@ -174,36 +120,20 @@ def next_version(to, name, write):
             prefix=".part-", dir=folder, ignore_cleanup_errors=True
         ) as scratch:
             written = write(Path(scratch, "1"))
-            return _publish(Path(scratch, "1"), folder), written
+            while True:
+                taken = [int(p.name) for p in folder.iterdir() if p.name.isdecimal()]
+                version = folder / str(max(taken, default=0) + 1)
+                try:
+                    return Path(scratch, "1").rename(version), written
+                except OSError:
+                    if not version.exists():
+                        raise
+                    # Another export took the number meanwhile: try the next.
     except OSError as error:
         raise UserError(f"{error.filename}: {error.strerror}") from None
 
 
-def _publish(part, folder):
-    """Renames the finished folder to the next version; never over another one."""
-    while True:
-        versions = [int(p.name) for p in folder.iterdir() if p.name.isdecimal()]
-        try:
-            return part.rename(folder / str(max(versions, default=0) + 1))
-        except OSError as error:
-            # Another export took the number meanwhile: a folder that holds
-            # something is not replaced by a rename.
-            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-                raise
-
-
-# --- What is beside a SavedModel ---
-
-
-def write_metadata(path, model):
-    """Writes a model's limits and settings, a dict, into its SavedModel's folder."""
-    versions = {
-        "tfxformer": __version__,
-        "tensorflow": importlib.metadata.version("tensorflow"),
-    }
-    file = Path(path, METADATA_FILE)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(f"{json.dumps(versions | {'model': model}, indent=2)}\n", "utf-8")
+# --- What is in an export ---
 
 
 def read_metadata(path):
@@ -229,61 +159,106 @@ def read_metadata(path):
         model = json.loads(file.read_text("utf-8"))["model"]
         return dict(model) | {"architecture": dict(model["architecture"])}
     except (OSError, ValueError, TypeError, KeyError) as error:
-        raise UserError(f"{file} is damaged ({error!r}): export it again") from None
+        raise _damaged(file, error) from None
 
 
-def write_records(file, name, asked):
-    """Writes requests to a model, in the form of TensorFlow Serving's warm-up.
+def read_export(path):
+    """The tokenizer and the Keras model of an exported SavedModel.
+
+    Nothing of its graph runs: the weights come from its variables, the architecture
+    from its metadata, and the vocabulary from the graph.
 
     Args:
-        file: the path to write.
-        name: the model's name.
-        asked: tuples of a signature's name, its inputs, and perhaps its outputs,
-            arrays by name. For its warm-up, a server takes 1,000 at most.
+        path: the folder of one version of an exported model.
+
+    Returns:
+        A `Tokenizer`, and a built `Transformer` with float32 weights.
+
+    Raises:
+        UserError: when the export is damaged, or another program's.
+
+    Example:
+        >>> tokenizer, transformer = read_export(shipped_model())
+        >>> tokenizer.vocab_size, transformer.max_length
+        (8000, 128)
     """
-    import numpy as np
+    import tensorflow as tf
+
+    from tfxformer.model import Transformer
+    from tfxformer.tokenizer import Tokenizer
+
+    architecture = read_metadata(path)["architecture"]
+    try:
+        tokenizer = Tokenizer(_read_vocabulary(path))
+        transformer = Transformer(**architecture)
+        transformer.build()
+        values = tf.train.load_checkpoint(str(Path(path, "variables", "variables")))
+        for i, weight in enumerate(transformer.weights):
+            value = values.get_tensor(f"weights/{i}/.ATTRIBUTES/VARIABLE_VALUE")
+            weight.assign(value.astype("float32"))  # refuses another shape
+    except Exception as error:  # TensorFlow and Keras raise many kinds
+        raise _damaged(path, error) from None
+    return tokenizer, transformer
+
+
+def _read_vocabulary(path):
+    """The SentencePiece model in an exported model's graph."""
+    from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
+
+    content = Path(path, "saved_model.pb").read_bytes()
+    graph = SavedModel.FromString(content).meta_graphs[0].graph_def
+    functions = (function.node_def for function in graph.library.function)
+    for node in itertools.chain(graph.node, *functions):
+        if node.op == "SentencepieceOp":
+            return node.attr["model"].s
+    raise ValueError("saved_model.pb has no tokenizer")
+
+
+def write_records(file, name, records):
+    """Writes requests to a model, in the form of TensorFlow Serving's warm-up.
+
+    Each is a triple: a signature's name, its inputs and its outputs, arrays by name;
+    no outputs where the answer is not recorded.
+    """
     import tensorflow as tf
     from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
 
-    file.parent.mkdir(exist_ok=True)
     with tf.io.TFRecordWriter(str(file)) as writer:
-        for signature, inputs, *outputs in asked:
+        for signature, inputs, outputs in records:
             record = PredictionLog()
-            log = record.predict_log
-            log.request.model_spec.name = name
-            log.request.model_spec.signature_name = signature
-            sides = log.request.inputs, log.response.outputs
-            for protos, arrays in zip(sides, [inputs, *outputs], strict=False):
-                for key, array in arrays.items():
-                    array = np.asarray(array)
-                    dtype = tf.string if array.dtype.kind in "OSU" else None
-                    protos[key].CopyFrom(tf.make_tensor_proto(array, dtype))
+            request, response = record.predict_log.request, record.predict_log.response
+            request.model_spec.name = name
+            request.model_spec.signature_name = signature
+            for key, array in inputs.items():
+                request.inputs[key].CopyFrom(tf.make_tensor_proto(array))
+            for key, array in outputs.items():
+                response.outputs[key].CopyFrom(tf.make_tensor_proto(array))
             writer.write(record.SerializeToString(deterministic=True))
 
 
 def read_records(file):
-    """Reads what `write_records` wrote, or a warm-up of another program.
+    """What `write_records` wrote, a list of triples; empty where there is no file.
 
-    Returns:
-        A list of ``PredictLog``, empty where there is no file. Logs of other kinds of
-        request are left out.
-
-    Raises:
-        UserError: when the file is damaged.
-
-    Example:
-        >>> read_records("nowhere")
-        []
+    A warm-up of another program may hold requests of other kinds: they are left out.
     """
     import tensorflow as tf
     from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
 
-    if not Path(file).exists():
-        return []
+    def arrays(protos):
+        return {name: tf.make_ndarray(proto) for name, proto in protos.items()}
+
+    found = []
     try:
-        records = [*tf.data.TFRecordDataset(str(file)).as_numpy_iterator()]
-        logs = [PredictionLog.FromString(record) for record in records]
-    except Exception as error:  # of TensorFlow's or protobuf's own kinds
-        reason = str(error).strip().splitlines()[0]
-        raise UserError(f"{file}: damaged: {reason}") from None
-    return [log.predict_log for log in logs if log.HasField("predict_log")]
+        records = tf.data.TFRecordDataset(str(file)) if Path(file).exists() else []
+        for record in records:
+            log = PredictionLog.FromString(record.numpy()).predict_log
+            inputs, outputs = arrays(log.request.inputs), arrays(log.response.outputs)
+            found.append((log.request.model_spec.signature_name, inputs, outputs))
+    except Exception as error:  # TensorFlow and protobuf raise many kinds
+        raise _damaged(file, error) from None
+    return [record for record in found if record[1]]
+
+
+def _damaged(path, error):
+    reason = str(getattr(error, "message", error)).strip().partition("\n")[0]
+    return UserError(f"{path}: damaged: {reason or repr(error)}")

@@ -1,45 +1,38 @@
 """Export: one SavedModel, strings in and strings out, for TensorFlow Serving."""
 
-from dataclasses import replace
+import functools
+import hashlib
+import importlib.metadata
+import json
+import logging
 from pathlib import Path
 
 import keras
 import numpy as np
 import tensorflow as tf
-from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
+from tfxformer import __version__
 from tfxformer.console import quiet_stderr
 from tfxformer.errors import UserError
 from tfxformer.exporting.repository import (
     EXAMPLES_FILE,
+    METADATA_FILE,
     WARM_UP_FILE,
     next_version,
-    write_metadata,
     write_records,
 )
 from tfxformer.exporting.signatures import XLA_COLUMNS, XLA_ROWS, n_best_options
 from tfxformer.exporting.verify import verify
-from tfxformer.exporting.weights import PRECISIONS, HalfWeights
 from tfxformer.training import checkpoints
 from tfxformer.training.run import Run, load_weights
 from tfxformer.translator import Translator
 
-# The signatures that read no weights.
-WITHOUT_MODEL = ("count", "tokenize", "detokenize")
-# Of an ordinary model's warm-up: one sentence, and a batch of long ones.
-WARM_UP_ROWS = (1, 32)
-LONG = "O gato bebeu todo o leite que a menina lhe deu de manhã. " * 8
+log = logging.getLogger("tfxformer")
+
 # The examples: sentences, and inputs that break lesser models. Any language will do,
 # since `verify` compares the answers and does not judge them.
-PROBES = [
-    "Bom dia!",
-    "O gato preto bebeu o leite.",
-    "",
-    " \t\n",
-    "😀 مرحبا 你好",
-    b"bytes \xff\xfe that are not UTF-8",
-    "NUL \0 inside",
-]
+PROBES = ["Bom dia!", "O gato preto bebeu o leite.", "", " \t\n", "😀 مرحبا 你好"]
+PROBES += [b"bytes \xff\xfe that are not UTF-8", "NUL \0 inside"]
 
 
 def export(
@@ -51,12 +44,13 @@ def export(
     xla=False,
     precision="float32",
     average=None,
+    format="savedmodel",
 ):
     """Writes the next version of a model into a model repository, and proves it.
 
-    The model is written to a temporary folder and renamed into place once
-    `verify` has seen it run, so that a server that watches the repository never sees
-    half a version, nor one that cannot be served.
+    The model is written to a temporary folder. It is renamed into place once `verify`
+    has seen it run, or CTranslate2 scores translations as the run does: a server that
+    watches the repository never sees half a version, nor one that cannot be served.
 
     Args:
         run: the path of a run folder, or of an export to write again.
@@ -69,9 +63,12 @@ def export(
             the report names the flag.
         precision: how matrices are stored, "float32" or "float16" (half the size).
         average: export the mean of the weights of this many newest checkpoints.
+        format: "savedmodel", or "ctranslate2": CTranslate2's own files, and
+            ``tokenizer.model`` for SentencePiece. It takes its options when it runs.
 
     Returns:
-        The new folder, ``to/name/version``, and the `Report` on it.
+        The new folder, ``to/name/version``, and the `Report` on it, None for
+        CTranslate2.
 
     Raises:
         UserError: when the run cannot be read, the repository not be written, or
@@ -83,26 +80,34 @@ def export(
         ...
         tfxformer.errors.UserError: precision 'float8': there are float32 and float16
     """
-    if precision not in PRECISIONS:
+    if precision not in ("float32", "float16"):
+        raise UserError(f"precision {precision!r}: there are float32 and float16")
+    if format == "ctranslate2" and any(Path(to, name).glob("*/saved_model.pb")):
         raise UserError(
-            f"precision {precision!r}: there are {' and '.join(PRECISIONS)}"
+            f"{Path(to, name)}: holds SavedModels, and TensorFlow Serving would take "
+            "the new version for one: give another --name"
         )
     translator = Translator.load(run, checkpoint, options, xla)
     if average is not None:
         average_checkpoints(translator.transformer, run, average)
 
     def write_and_prove(part):
+        if format == "ctranslate2":
+            from tfxformer.exporting.ctranslate2 import prove, specification
+
+            part.mkdir()
+            specification(translator.tokenizer, translator.transformer).save(str(part))
+            translator.tokenizer.save(part / "tokenizer.model")
+            return log.info("%s", prove(part, translator, PROBES))
         write(translator, part, name, precision)
         report = verify(part, allow_xla=xla)
         if not report.ok:
-            raise UserError(
-                "the export would not serve: "
-                + "; ".join(check.detail for check in report.failed)
-            )
+            failed = [line for line in report.lines if line.startswith("FAIL")]
+            raise UserError(f"the export would not serve: {'; '.join(failed)}")
         return report
 
     path, report = next_version(to, name, write_and_prove)
-    return path, replace(report, path=path)
+    return path, report and report._replace(path=path)
 
 
 def average_checkpoints(transformer, run, last):
@@ -128,26 +133,16 @@ def average_checkpoints(transformer, run, last):
             f"{run}: has {len(found)} checkpoints, not {last}: average fewer, or "
             "train with a larger training.keep_last"
         )
-    totals = [np.zeros(weight.shape, "float64") for weight in transformer.weights]
+    sets = []
     for checkpoint in found[:last]:
         checkpoints.verify(checkpoint)
         load_weights(transformer, checkpoint.weights_file)
-        for total, weight in zip(totals, transformer.weights, strict=True):
-            total += weight.numpy()
-    for total, weight in zip(totals, transformer.weights, strict=True):
-        weight.assign(total / last)
+        sets.append(transformer.get_weights())
+    transformer.set_weights([np.mean(x, 0, "float64") for x in zip(*sets, strict=True)])
 
 
 def write(translator, path, name="pt_en", precision="float32"):
-    """Writes a translator as a SavedModel, with recorded answers beside it.
-
-    Args:
-        translator: a `Translator`.
-        path: the folder to make.
-        name: the model's name.
-        precision: how matrices are stored, "float32" or "float16"; the translator's
-            own are rounded to it, so that it answers alike.
-    """
+    """Writes a translator as a SavedModel, with records of its answers beside it."""
     weights = [weight.value for weight in translator.transformer.weights]
     archive = keras.export.ExportArchive()
     archive.track(translator.tokenizer.resource)
@@ -155,8 +150,8 @@ def write(translator, path, name="pt_en", precision="float32"):
     if precision == "float16":
         half = HalfWeights(translator.transformer)
         archive.track(half)
-        stored = dict(zip(map(id, half.matrices), half.halves, strict=True))
-        weights = [stored.get(id(x), x.value) for x in translator.transformer.weights]
+        halves = iter(half.halves)
+        weights = [next(halves) if len(x.shape) > 1 else x for x in weights]
     # In order, for `read_export`; tracking the model would write each weight twice.
     archive._tf_trackable.weights = weights
     for signature, function in translator.signatures.items():
@@ -165,7 +160,7 @@ def write(translator, path, name="pt_en", precision="float32"):
         # The Python function is traced anew: a graph that was traced before would be
         # written beside the one that saving traces.
         python = function.python_function
-        if half and signature not in WITHOUT_MODEL:
+        if half:
             python = half.used_by(python)
         endpoint = archive.add_endpoint(
             signature, python, input_signature=function.input_signature
@@ -182,10 +177,10 @@ def write(translator, path, name="pt_en", precision="float32"):
     archive._tf_trackable.__call__ = call
     with quiet_stderr():
         archive.write_out(str(path), verbose=False)
-    _drop_output_shapes(Path(path, "saved_model.pb"))
-    write_metadata(
-        path,
-        {
+    metadata = {
+        "tfxformer": __version__,
+        "tensorflow": importlib.metadata.version("tensorflow"),
+        "model": {
             "max_length": translator.max_length,
             "vocab_size": translator.tokenizer.vocab_size,
             "architecture": translator.transformer.config,
@@ -196,66 +191,103 @@ def write(translator, path, name="pt_en", precision="float32"):
             "xla": translator.xla,
             "precision": precision,
         },
-    )
+    }
+    Path(path, METADATA_FILE).parent.mkdir(exist_ok=True)
+    Path(path, METADATA_FILE).write_text(f"{json.dumps(metadata, indent=2)}\n", "utf-8")
     write_records(Path(path, WARM_UP_FILE), name, warm_up_requests(translator))
-    examples = (
-        (signature, inputs, translator.answers(signature, inputs))
-        for signature, inputs in _example_requests(translator)
-    )
-    write_records(Path(path, EXAMPLES_FILE), name, examples)
+    write_records(Path(path, EXAMPLES_FILE), name, _examples(translator))
 
 
-def _drop_output_shapes(file):
-    """Leaves out of a SavedModel the shapes that loading infers anyway."""
-    model = SavedModel.FromString(file.read_bytes())
-    graph = model.meta_graphs[0].graph_def
-    for nodes in (graph.node, *(f.node_def for f in graph.library.function)):
-        for node in nodes:
-            node.attr.pop("_output_shapes", None)
-    file.write_bytes(model.SerializeToString(deterministic=True))
+class HalfWeights(tf.saved_model.experimental.TrackableResource):
+    """A model's matrices as float16 in the files, float32 once they are loaded.
+
+    A server computes with float32, so a request takes no longer than with weights
+    that were never narrowed. Biases and norms, a percent of all, stay as they are.
+    The model's own matrices are rounded, so that Python answers as the export does.
+    """
+
+    def __init__(self, transformer):
+        super().__init__()
+        self.matrices = [x for x in transformer.weights if len(x.shape) > 1]
+        self.halves = []
+        for matrix in self.matrices:
+            half = tf.Variable(tf.cast(matrix.value, tf.float16), trainable=False)
+            matrix.assign(tf.cast(half, tf.float32))
+            self.halves.append(half)
+        # Two models in one process share these only when their values are the same.
+        content = b"".join(half.numpy().tobytes() for half in self.halves)
+        self.name = f"float32-{hashlib.sha256(content).hexdigest()}"
+
+    def _handles(self):
+        """Of the float32 matrices, which are resources of the process."""
+        return [
+            tf.raw_ops.VarHandleOp(
+                dtype=tf.float32, shape=half.shape, shared_name=f"{self.name}-{i}"
+            )
+            for i, half in enumerate(self.halves)
+        ]
+
+    def _create_resource(self):
+        return self._handles()[0]  # loaders ask for one; `_initialize` fills all
+
+    def _initialize(self):
+        """Loaders run this when they have restored the float16 variables."""
+        for handle, half in zip(self._handles(), self.halves, strict=True):
+            wide = tf.cast(half, tf.float32)
+            tf.raw_ops.AssignVariableOp(resource=handle, value=wide)
+
+    def used_by(self, function):
+        """A function for the export, which reads these matrices, not the model's."""
+
+        @functools.wraps(function)  # a signature's inputs are named after arguments
+        def with_wide_matrices(*tensors):
+            values = []
+            for handle, half in zip(self._handles(), self.halves, strict=True):
+                value = tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.float32)
+                values.append(tf.ensure_shape(value, half.shape))
+            pairs = zip(self.matrices, values, strict=True)
+            with keras.StatelessScope(state_mapping=pairs):
+                return function(*tensors)
+
+        return with_wide_matrices
 
 
 def warm_up_requests(translator):
-    """What warms a translator up: each signature, short and long, few and many.
+    """What a server runs when it loads the model, for `write_records`.
 
-    Pairs of a signature's name and its inputs. With XLA, sentences of the shapes that
-    most requests have, for each is compiled by itself.
+    With XLA, sentences of the shapes that most requests have: it compiles for each.
     """
-    ids = translator.answers("tokenize", {"text": [LONG]})["ids"]
-    # With the end token they fill these columns, nearly.
+    ids = translator.answers("tokenize", {"text": ["O gato bebeu o leite. " * 16]})[
+        "ids"
+    ]
+    # With the end token they nearly fill XLA's least columns, and the next.
     some = [ids[:, : columns - 3] for columns in (XLA_COLUMNS, 2 * XLA_COLUMNS)]
     texts = [translator.answers("detokenize", {"ids": x})["text"][0] for x in some]
-    # One function under two names, which a server prepares once for each.
+    rows = XLA_ROWS if translator.xla else (1,)
     found = [
-        (signature, {"text": [text] * n})
-        for signature in ("translate", "serving_default")
-        for text in texts
-        for n in (XLA_ROWS if translator.xla else WARM_UP_ROWS)
+        ("score", {"text": texts, "translation": texts}),
+        ("detokenize", {"ids": ids}),
     ]
-    found.append(("score", {"text": texts[:1], "translation": texts[:1]}))
     for signature in ("translate_nbest", "attention", "count", "tokenize"):
-        found.append((signature, {"text": texts[:1]}))
-    return [*found, ("detokenize", {"ids": ids})]
+        found.append((signature, {"text": texts}))
+    # One function under two names, which a server prepares once for each.
+    for signature in ("translate", "serving_default"):
+        found += [(signature, {"text": [x] * n}) for x in texts for n in rows]
+    return [(signature, inputs, {}) for signature, inputs in found]
 
 
-def _example_requests(translator):
-    """Yields signatures and inputs: for each signature some, and an empty batch."""
-    probes = [*PROBES, "palavra " * translator.max_length]
-    probes = [x.encode() if isinstance(x, str) else x for x in probes]
-    text, nothing = np.array(probes, object), np.array([], object)
-    translation = translator.answers("translate", {"text": text})["translation"]
-    ids = translator.answers("tokenize", {"text": text})["ids"]
+def _examples(translator):
+    """Yields records for `verify`: for each signature some, and an empty batch."""
+    text = [*PROBES, "palavra " * translator.max_length]
+    text = np.array([x.encode() if isinstance(x, str) else x for x in text], object)
+    answer = translator.answers("translate", {"text": text})
+    inputs = {
+        "score": {"text": text, "translation": answer["translation"]},
+        "detokenize": translator.answers("tokenize", {"text": text}),
+        # Attention of all of them would be most of what is recorded.
+        "attention": {"text": text[[0, 2]]},
+    }
     for signature in translator.signatures:
-        if signature == "detokenize":
-            yield signature, {"ids": ids}
-            yield signature, {"ids": np.array([[5, -1, 2**31 - 1, 0]], "int32")}
-            yield signature, {"ids": np.zeros((0, 0), "int32")}
-        elif signature == "score":
-            yield signature, {"text": text, "translation": translation}
-            yield signature, {"text": text, "translation": text[::-1]}
-            yield signature, {"text": nothing, "translation": nothing}
-        else:
-            # Attention of all of them would be most of what is recorded.
-            few = text[[0, 2]] if signature == "attention" else text
-            yield signature, {"text": few}
-            yield signature, {"text": nothing}
+        some = inputs.get(signature, {"text": text})
+        for given in (some, {name: x[:0] for name, x in some.items()}):
+            yield signature, given, translator.answers(signature, given)

@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from tfxformer.decoding import decode
+from tfxformer.decoding import Decoded, decode
 from tfxformer.decoding.options import NEVER
 from tfxformer.layers.masking import padding_mask
 from tfxformer.tokenizer import END_ID, encode_source, encode_target
@@ -118,13 +118,7 @@ def signatures(tokenizer, transformer, options, xla=False):
 
 
 def n_best_options(options):
-    """The options of n-best lists: those given, with a beam at least.
-
-    Example:
-        >>> from tfxformer.decoding import DecodingOptions
-        >>> n_best_options(DecodingOptions()).beam_size
-        4
-    """
+    """The options of n-best lists: those given, with a beam at least."""
     beam = options.beam_size if options.beam_size > 1 else N_BEST
     n = options.n_best if options.n_best > 1 else beam
     return options.updated(beam_size=1 if options.sampling else beam, n_best=n)
@@ -137,8 +131,9 @@ def _search(transformer, source, options, xla, attention=False):
     rows, columns = tf.unstack(tf.shape(source))
     # Rows and columns of padding are sources without a token: they take no steps.
     more_rows = _least_shape(rows, XLA_ROWS) - rows
-    steps = [XLA_COLUMNS * 2**i for i in range(12)]
-    more_columns = _least_shape(columns, steps) - columns
+    more_columns = (
+        _least_shape(columns, [XLA_COLUMNS * 2**i for i in range(12)]) - columns
+    )
     padded = tf.pad(source, [[0, more_rows], [0, more_columns]])
 
     @tf.function(autograph=False, jit_compile=True)
@@ -148,21 +143,18 @@ def _search(transformer, source, options, xla, attention=False):
         return found if attention else found._replace(attention=tf.zeros([]))
 
     found = compiled(padded)
-    if attention:
-        found = found._replace(attention=found.attention[:rows, ..., :columns])
     # As long as the longest, and no padding: as without XLA.
     longest = tf.reduce_max(tf.math.count_nonzero(found.ids, axis=-1, dtype=tf.int32))
-    return found._replace(
-        ids=found.ids[:rows, :, :longest],
-        score=found.score[:rows],
-        rank=found.rank[:rows],
-        attention=found.attention[..., :longest, :] if attention else None,
+    weights = found.attention[:rows, ..., :longest, :columns] if attention else None
+    ids, score, rank = (
+        found.ids[:rows, :, :longest],
+        found.score[:rows],
+        found.rank[:rows],
     )
+    return Decoded(ids, score, rank, weights)
 
 
 def _least_shape(size, shapes):
-    """The least of ascending shapes that is no less than a size."""
-    last = shapes[-1]
-    multiple = -(-size // last) * last
-    least = tf.where(tf.constant(shapes) >= size, tf.constant(shapes), last)
-    return tf.where(size <= last, tf.reduce_min(least), multiple)
+    """The least of some ascending shapes, or multiple of the last, to hold a size."""
+    multiple = -(-size // shapes[-1]) * shapes[-1]
+    return tf.reduce_min(tf.where(tf.constant(shapes) >= size, shapes, multiple))

@@ -62,10 +62,8 @@ class Servable:
         self._model = tf.saved_model.load(str(path))  # it owns the variables
         found = self._model.signatures.items()
         self._signatures = {key: Signature(name, key, x) for key, x in found}
-        for record in read_records(path / WARM_UP_FILE):
-            protos, spec = record.request.inputs, record.request.model_spec
-            inputs = {x: tf.make_ndarray(proto) for x, proto in protos.items()}
-            self.signature(spec.signature_name)(inputs)
+        for signature, inputs, _ in read_records(path / WARM_UP_FILE):
+            self.signature(signature)(inputs)
         saved = SavedModel.FromString((path / "saved_model.pb").read_bytes())
         found = saved.meta_graphs[0].signature_def
         content = metadata_pb2.SignatureDefMap(signature_def=found)

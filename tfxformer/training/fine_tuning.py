@@ -9,8 +9,12 @@ from pathlib import Path
 
 from tfxformer.config import ModelConfig
 from tfxformer.errors import UserError
-from tfxformer.exporting.repository import SHIPPED, find_model, read_metadata
-from tfxformer.tokenizer import Tokenizer
+from tfxformer.exporting.repository import (
+    SHIPPED,
+    find_model,
+    read_export,
+    read_metadata,
+)
 from tfxformer.training.run import Run, load_weights
 
 
@@ -93,9 +97,7 @@ def tokenizer(name):
     path = find(name)
     if not _is_export(path):
         return Run(path).tokenizer()
-    from tfxformer.exporting.weights import read_vocabulary
-
-    return Tokenizer(read_vocabulary(path))
+    return read_export(path)[0]
 
 
 def set_weights(model, name):
@@ -104,8 +106,6 @@ def set_weights(model, name):
     if not _is_export(path):
         load_weights(model, Run(path).weights_file("best"))
         return path
-    from tfxformer.exporting.weights import read_export
-
     _, theirs = read_export(path)
     for weight, value in zip(model.weights, theirs.weights, strict=True):
         weight.assign(value)
