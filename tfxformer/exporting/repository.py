@@ -223,6 +223,7 @@ def write_records(file, name, records):
     import tensorflow as tf
     from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
 
+    file.parent.mkdir(exist_ok=True)
     with tf.io.TFRecordWriter(str(file)) as writer:
         for signature, inputs, outputs in records:
             record = PredictionLog()

@@ -192,10 +192,9 @@ def write(translator, path, name="pt_en", precision="float32"):
             "precision": precision,
         },
     }
-    Path(path, METADATA_FILE).parent.mkdir(exist_ok=True)
-    Path(path, METADATA_FILE).write_text(f"{json.dumps(metadata, indent=2)}\n", "utf-8")
     write_records(Path(path, WARM_UP_FILE), name, warm_up_requests(translator))
     write_records(Path(path, EXAMPLES_FILE), name, _examples(translator))
+    Path(path, METADATA_FILE).write_text(f"{json.dumps(metadata, indent=2)}\n", "utf-8")
 
 
 class HalfWeights(tf.saved_model.experimental.TrackableResource):
