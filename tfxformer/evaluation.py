@@ -14,15 +14,13 @@ class Evaluation:
         chrf: chrF2 (Popović 2015), 0 to 100.
         bleu_signature: sacreBLEU's, which says how it was computed.
         chrf_signature: the same for chrF.
-        sentences: how many there were.
-        translations: the translations, in order.
+        translations: a list of strings, in order.
     """
 
     bleu: float
     chrf: float
     bleu_signature: str
     chrf_signature: str
-    sentences: int
     translations: list
 
     def describe(self):
@@ -61,7 +59,6 @@ def compare(translations, references, lowercase=False):
         chrf=chrf.corpus_score(translations, [references]).score,
         bleu_signature=str(bleu.get_signature()),
         chrf_signature=str(chrf.get_signature()),
-        sentences=len(references),
         translations=list(translations),
     )
 
@@ -81,7 +78,5 @@ def evaluate(translator, pairs, lowercase=False, tokens_per_batch=2048):
         An `Evaluation`.
     """
     sources = [pair.source for pair in pairs]
-    translations = translator(
-        sources, tokens_per_batch=tokens_per_batch, split_sentences=False
-    )
+    translations = translator(sources, tokens_per_batch, split_sentences=False)
     return compare(translations, [pair.target for pair in pairs], lowercase)

@@ -5,6 +5,7 @@ stay together: a model reads them well, and half a sentence badly.
 """
 
 import re
+from itertools import pairwise
 
 # What ends a sentence. The wide ones need no white space after them.
 _WIDE = "。！？｡"
@@ -81,57 +82,41 @@ def split_lines(text):
     return _pieces(text, lambda line: [0])
 
 
-def split_to_fit(texts, count, limit):
-    """Cuts those texts that have too many tokens, each at the best places.
+def split_to_fit(text, count, limit):
+    """Cuts a text that has too many tokens at the best places.
 
-    A text is halved until its parts fit: in its middle half, at the end of a
-    sentence, else at a semicolon, colon or dash, else a comma, else before a
-    conjunction, else at white space, and where there is none, between two characters.
+    It is halved until its parts fit: in its middle half, at the end of a sentence,
+    else at a semicolon, colon or dash, else a comma, else before a conjunction, else
+    at white space, and where there is none, between two characters.
 
     Args:
-        texts: strings without white space at their ends.
-        count: counts the tokens of each string in a list; called once for each round
-            of halving.
-        limit: the most tokens of a part. Only a single character that has more
-            stays as it is.
+        text: a string without white space at its ends.
+        count: a function that counts the tokens of a string.
+        limit: the most tokens of a part; one character may have more.
 
     Returns:
-        For each text a list of strings: parts at even places, the first and the last
-        among them, and the white space between them at odd ones; joined, they are
-        the text.
+        A list of strings: parts at even places, the first and the last among them, and
+        the white space between them at odd ones; joined, they are the text.
 
     Example:
-        >>> def count(texts):
-        ...     return [len(text.split()) for text in texts]
-        >>> split_to_fit(["um, dois", "um dois, três quatro cinco"], count, limit=3)
-        [['um, dois'], ['um dois,', ' ', 'três quatro cinco']]
+        >>> split_to_fit("um dois, três quatro", count=len, limit=12)
+        ['um dois,', ' ', 'três quatro']
     """
-    if not texts:
-        return []
-    long = {
-        text: _halve(text)
-        for text, tokens in zip(texts, count(texts), strict=True)
-        if tokens > limit and len(text) > 1
-    }
-    halves = [*dict.fromkeys(half for cut in long.values() for half in cut[::2])]
-    parts = dict(zip(halves, split_to_fit(halves, count, limit), strict=True))
-    found = {text: [text] for text in texts}
-    for text, (left, space, right) in long.items():
-        found[text] = [*parts[left], space, *parts[right]]
-    return [found[text] for text in texts]
+    if len(text) < 2 or count(text) <= limit:
+        return [text]
+    left, space, right = _halve(text)
+    left, right = (split_to_fit(half, count, limit) for half in (left, right))
+    return [*left, space, *right]
 
 
 def _pieces(text, starts):
-    pieces, end, offset = [], 0, 0
+    pieces, end = [], 0
     for line in text.splitlines(keepends=True):
-        cuts = starts(line)
-        for begin, stop in zip(cuts, [*cuts[1:], len(line)], strict=True):
-            sentence = line[begin:stop].strip()
-            if sentence:
-                begin = line.index(sentence, begin) + offset
+        for start, stop in pairwise([*starts(line), len(line)]):
+            if sentence := line[start:stop].strip():
+                begin = text.index(sentence, end)
                 pieces += [text[end:begin], sentence]
                 end = begin + len(sentence)
-        offset += len(line)
     return [*pieces, text[end:]]
 
 
@@ -190,14 +175,9 @@ def _halve(text):
     """The left half, the white space after it, the right half: none is lost."""
     middle = len(text) // 2
     begin, end = max(len(text) // 4, 1), len(text) - len(text) // 4
-    sentences = (cut for cut in _sentence_starts(text) if begin <= cut < end)
-    levels = [sentences]
-    levels += [(m.start() for m in cut.finditer(text, begin, end)) for cut in _CUTS]
-    cut = middle
-    for level in levels:
-        best = min(level, key=lambda place: abs(place - middle), default=None)
-        if best is not None:
-            cut = best
-            break
+    places = [start for start in _sentence_starts(text) if begin <= start < end]
+    for cut in _CUTS:
+        places = places or [match.start() for match in cut.finditer(text, begin, end)]
+    cut = min(places or [middle], key=lambda place: abs(place - middle))
     left, right = text[:cut].rstrip(), text[cut:].lstrip()
     return left, text[len(left) : len(text) - len(right)], right

@@ -14,8 +14,8 @@ from tfxformer.errors import UserError, write_file
 # The four token ids that are no text, the same in every vocabulary.
 PAD_ID, UNK_ID, START_ID, END_ID = 0, 1, 2, 3
 
-# Control characters, and the white space that NFKC leaves as it is. This pattern and
-# INVISIBLE mean the same to Python and to TensorFlow.
+# Control characters, and the white space that NFKC leaves. This pattern and INVISIBLE
+# mean the same to Python and to TensorFlow.
 _CONTROL = "[\\x00-\\x1f\\x7f-\u009f\u1680\u2028\u2029]"
 
 
@@ -100,11 +100,9 @@ class Tokenizer:
                 minloglevel=2,
             )
         except RuntimeError as error:
+            problem = f"no vocabulary of {vocab_size} tokens can be learnt from this"
             reason = str(error).strip().splitlines()[-1]
-            raise UserError(
-                f"no vocabulary of {vocab_size} tokens can be learnt from the text: "
-                f"{reason}"
-            ) from None
+            raise UserError(f"{problem}: {reason}") from None
         return cls(model.getvalue())
 
     @classmethod
@@ -127,14 +125,7 @@ class Tokenizer:
             raise UserError(f"{path}: {reason}") from None
 
     def save(self, path):
-        """Write the tokenizer to one file, a SentencePiece model, or not at all.
-
-        Args:
-            path: the file.
-
-        Raises:
-            UserError: it cannot be written.
-        """
+        """Write the tokenizer to a file, as a SentencePiece model."""
         write_file(path, self.model)
 
     def encode(self, texts, alpha=0.0):
@@ -142,9 +133,9 @@ class Tokenizer:
 
         Args:
             texts: a list of strings.
-            alpha: 0 for the best segmentation. Otherwise SentencePiece draws one of
-                all, as its probability to the power of ``alpha`` is (subword
-                regularisation, Kudo 2018; 0.1 is usual). You cannot seed the draws.
+            alpha: 0 for the best segmentation. Otherwise SentencePiece draws one by its
+                probability to the power of ``alpha`` (subword regularisation, Kudo
+                2018; 0.1 is usual). You cannot seed the draws.
 
         Returns:
             A list of ids for each text, without start and end.
@@ -249,11 +240,6 @@ def encode_source(tokenizer, text, longest=None):
 
     Returns:
         Padded int32 ``(batch, source)``.
-
-    Example:
-        >>> tokenizer = Tokenizer.train(["o gato", "the cat"] * 50, vocab_size=300)
-        >>> encode_source(tokenizer, ["o gato", ""])[:, -1].numpy().tolist()
-        [3, 0]
     """
     return encode_target(tokenizer, text, longest)[1]
 

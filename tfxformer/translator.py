@@ -19,13 +19,12 @@ from tfxformer.training.run import Run
 
 log = logging.getLogger("tfxformer")
 
-# Each sentence of a batch counts as this many tokens at least: a batch of very short
-# sentences would hold very many of them.
-LEAST_TOKENS = 16
+# A sentence counts as this many tokens at least: short ones would be very many a batch.
+_LEAST_TOKENS = 16
 
 
 class Translator:
-    r"""Translates text.
+    """Translates text.
 
     Args:
         tokenizer: a `Tokenizer`.
@@ -48,15 +47,11 @@ class Translator:
         >>> translator = Translator(tokenizer, transformer)
         >>> len(translator(["um gato", ""])), translator("")
         (2, '')
-        >>> translator("\n\n")  # a document's blank lines stay
-        '\n\n'
         >>> translator.parts("Um gato. Um cão.")
         ['', 'Um gato.', ' ', 'Um cão.', '']
         >>> *_, whole = translator.stream("um gato")
         >>> whole == translator("um gato")
         True
-        >>> translator.score(["um gato"], ["a cat"]).shape
-        (1,)
     """
 
     def __init__(self, tokenizer, transformer, options=None, xla=False):
@@ -91,8 +86,7 @@ class Translator:
             xla: compile decoding with XLA.
 
         Returns:
-            A `Translator` with its Keras model. The matrices of an export that stores
-            float16 have the rounded values with which the export answers.
+            A `Translator`; from float16 weights, with the values that the export has.
 
         Raises:
             UserError: when nothing at the path translates.
@@ -108,14 +102,13 @@ class Translator:
             return cls(*Run.open(path).load(checkpoint), options, xla)
         if checkpoint != "best":
             raise UserError(
-                f"checkpoint {checkpoint!r}: {path} is an exported model, which has "
-                "one set of weights: leave the checkpoint out, or give a run folder"
+                f"checkpoint {checkpoint!r}: {path} is an exported model and has one: "
+                "leave the checkpoint out, or give a run folder"
             )
-        model = read_export(path)
         if options is None:
             chosen = read_metadata(path)["decoding"]["translate"]
             options = DecodingOptions.described(chosen)
-        return cls(*model, options, xla)
+        return cls(*read_export(path), options, xla)
 
     def answers(self, signature, inputs):
         """Runs one signature of the exported model's contract.
@@ -144,10 +137,9 @@ class Translator:
     def translate(self, texts, tokens_per_batch=2048, split_sentences=True, first=1):
         """Translates texts of any length: a word, a sentence, a document.
 
-        The model reads sentences, those of like length together and each that occurs
-        several times once. They come back in their places, with the white space
-        between them as it was: spaces, line breaks and blank lines. A sentence of
-        more than ``max_length - 1`` tokens is cut at the best places
+        The model reads sentences, those of like length together and each text once.
+        They come back in their places, with the white space between them as it was. A
+        sentence of more than ``max_length - 1`` tokens is cut at the best places
         (`sentences.split_to_fit`), and its parts are translated.
 
         Args:
@@ -167,29 +159,22 @@ class Translator:
             TypeError: for anything but strings.
         """
         split = sentences.split_sentences if split_sentences else sentences.split_lines
-        documents = [split(text) for text in as_texts(texts, first)]
-        documents, lengths = self._fit(documents, first)
-        unique, found = [*lengths], {}
+        documents = [
+            self._fit(split(text), number)
+            for number, text in enumerate(_as_texts(texts, first), first)
+        ]
+        unique = [*dict.fromkeys(x for pieces in documents for x in pieces[1::2])]
+        found = {}
         for rows, answer in self._by_batches(
-            "translate", tokens_per_batch, [*lengths.values()], text=unique
+            "translate", tokens_per_batch, self._lengths(unique), text=unique
         ):
             answers = zip(rows, answer["translation"], answer["score"], strict=True)
             found |= {unique[i]: (line.decode(), mean) for i, line, mean in answers}
-        # The mean over the tokens of several sentences weighs each by its own: nearly
-        # always those of the text that they make.
-        several = [pieces[1::2] for pieces in documents if len(pieces) > 3]
-        weighed = [*{found[text][0] for parts in several for text in parts}]
-        tokens = dict(zip(weighed, self._lengths(weighed) + 1, strict=True))
         scores = np.zeros(len(documents), "float32")
         for i, pieces in enumerate(documents):
             answers = [found[text] for text in pieces[1::2]]
-            weights = [tokens.get(line, 1) * (mean != 0) for line, mean in answers]
-            if any(weights):
-                scores[i] = np.average([mean for _, mean in answers], weights=weights)
             pieces[1::2] = [line for line, _ in answers]
-            # Where nothing parts two sentences, as in Chinese, their translations
-            # would run together.
-            pieces[2:-1:2] = [space or " " for space in pieces[2:-1:2]]
+            scores[i] = self._mean_score(answers)
         return ["".join(pieces) for pieces in documents], scores
 
     def n_best(self, texts, tokens_per_batch=2048, first=1):
@@ -205,16 +190,9 @@ class Translator:
             log-probability of its tokens, or with penalties GNMT's. The options'
             ``n_best`` says how many, 4 by default; a search may find fewer.
         """
-        texts = as_texts(texts, first)
+        texts = _as_texts(texts, first)
         lengths = self._lengths(texts)
-        for i in np.flatnonzero(lengths >= self.max_length):
-            log.warning(
-                "text %d has %d tokens, the model reads the first %d: give n-best "
-                "lists sentence by sentence",
-                first + i,
-                lengths[i],
-                self.max_length - 1,
-            )
+        self._warn(lengths, first, "the rest is left out; give single sentences")
         lists = [[] for _ in texts]
         for rows, answer in self._by_batches(
             "translate_nbest", tokens_per_batch, lengths, text=texts
@@ -246,22 +224,14 @@ class Translator:
         Raises:
             ValueError: when there are not as many translations as texts.
         """
-        texts = as_texts(texts, first)
-        translations = as_texts(translations, first, "translation")
+        texts = _as_texts(texts, first)
+        translations = _as_texts(translations, first, "translation")
         if len(texts) != len(translations):
             raise ValueError(f"{len(translations)} translations for {len(texts)} texts")
         lengths = np.maximum(self._lengths(texts), self._lengths(translations))
+        self._warn(lengths, first, "it is not scored", "or its translation ")
         scores = np.full(len(texts), np.nan, "float32")
-        fits = lengths < self.max_length
-        for i in np.flatnonzero(~fits):
-            log.warning(
-                "text %d is not scored: it or its translation has %d tokens, more "
-                "than the %d that the model reads",
-                first + i,
-                lengths[i],
-                self.max_length - 1,
-            )
-        short = np.flatnonzero(fits)
+        short = np.flatnonzero(lengths < self.max_length)
         for rows, answer in self._by_batches(
             "score",
             tokens_per_batch,
@@ -277,8 +247,7 @@ class Translator:
 
         Args:
             texts: a list of strings, each read as one sentence.
-            prefixes: as many strings: what each translation begins with; an empty
-                one leaves it free.
+            prefixes: as many strings, with which the translations begin; "" is none.
 
         Returns:
             A list of strings.
@@ -286,7 +255,7 @@ class Translator:
         Raises:
             ValueError: when there are not as many prefixes as texts.
         """
-        texts, prefixes = as_texts(texts), as_texts(prefixes, name="prefix")
+        texts, prefixes = _as_texts(texts), _as_texts(prefixes, name="prefix")
         if len(texts) != len(prefixes):
             raise ValueError(f"{len(prefixes)} prefixes for {len(texts)} texts")
         if not texts:
@@ -295,28 +264,31 @@ class Translator:
         return [text.decode() for text in found["translation"].numpy()]
 
     def stream(self, text):
-        r"""Translates while you watch: yields what there is after each token.
+        """Translates while you watch: yields what there is after each token.
 
-        A text of any length, its sentences one after the other. Hypotheses of a beam
-        overtake one another, so options of a beam decode greedily here.
+        Hypotheses of a beam overtake one another, so a beam's options decode greedily.
 
         Args:
-            text: a string; bytes are taken as UTF-8.
+            text: a string of any length; bytes are taken as UTF-8.
 
         Yields:
-            The translation so far, a string, after each token; and at last the whole,
-            also where there is nothing to translate.
+            The translation so far, a string, after each token; and at last the whole.
         """
-        pieces = self.parts(text)
-        done = pieces[0]
-        for place in range(1, len(pieces), 2):
-            so_far = ""
-            for so_far in self._stream_sentence(pieces[place]):
-                # A character of several tokens is not seen before it is whole.
-                yield done + so_far.rstrip("\ufffd")
-            space = pieces[place + 1]
-            # Where nothing parts two sentences, as `translate` does.
-            done += so_far + (space if place + 2 == len(pieces) else space or " ")
+        options = self.options.updated(n_best=1)
+        if options.beam_size > 1:
+            options = options.updated(
+                beam_size=1, length_penalty=None, coverage_penalty=0.0
+            )
+        done = ""
+        for place, piece in enumerate(self.parts(text)):
+            if place % 2:
+                source = encode_source(self.tokenizer, [piece], self.max_length - 1)
+                piece = ""
+                for ids in decode_steps(self.transformer, source, options):
+                    piece = self.tokenizer.detokenize(ids[:, 0])[0].numpy().decode()
+                    # A character of several tokens is not seen before it is whole.
+                    yield done + piece.rstrip("\ufffd")
+            done += piece
         yield done
 
     def parts(self, text):
@@ -329,9 +301,8 @@ class Translator:
             A list of strings: white space at even places, the first and the last among
             them, and at odd ones sentences, or parts of those that are too long.
         """
-        (text,) = as_texts([text])
-        (pieces,), _ = self._fit([sentences.split_sentences(text)], first=1)
-        return pieces
+        (text,) = _as_texts([text])
+        return self._fit(sentences.split_sentences(text))
 
     def explain(self, text):
         """A sentence's translation and what each of its tokens attended to.
@@ -342,7 +313,7 @@ class Translator:
         Returns:
             An `Explanation`, with the very weights that wrote the translation.
         """
-        answer = self.answers("attention", {"text": as_texts([text])})
+        answer = self.answers("attention", {"text": _as_texts([text])})
         source, target = (
             [token.decode() for token in answer[name][0] if token]  # "" is padding
             for name in ("source_tokens", "target_tokens")
@@ -350,49 +321,40 @@ class Translator:
         attention = answer["attention"][0, :, :, : len(target), : len(source)]
         return Explanation(source, target, attention)
 
-    def _stream_sentence(self, text):
-        options = self.options.updated(n_best=1)
-        if options.beam_size > 1:
-            options = options.updated(
-                beam_size=1, length_penalty=None, coverage_penalty=0.0
-            )
-        longest = self.max_length - 1
-        source = encode_source(self.tokenizer, tf.constant([text]), longest=longest)
-        for ids in decode_steps(self.transformer, source, options):
-            yield self.tokenizer.detokenize(ids[:, 0])[0].numpy().decode()
+    def _length(self, text):
+        return self._lengths([text])[0]
 
     def _lengths(self, texts):
         """How many tokens each text has, without start and end: an int array."""
-        return self.tokenizer.tokenize(texts).row_lengths().numpy()
+        return np.array([*map(len, self.tokenizer.encode(texts))], int)
 
-    def _fit(self, documents, first):
-        """Cuts the sentences of documents that the model cannot read at once.
+    def _fit(self, pieces, number=1):
+        """Cuts the sentences of a text that the model cannot read at once."""
+        limit, fitting = self.max_length - 1, pieces[:1]
+        for sentence, space in zip(pieces[1::2], pieces[2::2], strict=True):
+            parts = sentences.split_to_fit(sentence, self._length, limit)
+            if len(parts) > 1:
+                long = f"a sentence of more than {limit} tokens"
+                log.info("text %d: %s becomes %d parts", number, long, len(parts[::2]))
+            fitting += [*parts, space]
+        # Where nothing parts two sentences, as in Chinese, a space parts translations.
+        fitting[2:-1:2] = [space or " " for space in fitting[2:-1:2]]
+        return fitting
 
-        Returns the documents, and the lengths of their sentences by their text.
-        """
-        lengths = {}
+    def _warn(self, lengths, first, so, which=""):
+        """Warns of texts that the model cannot read at once."""
+        most = self.max_length - 1
+        for i in np.flatnonzero(lengths > most):
+            what = f"has {lengths[i]} tokens, the model reads {most}"
+            log.warning("text %d %s%s: %s", first + i, which, what, so)
 
-        def count(texts):
-            lengths.update(zip(texts, self._lengths(texts), strict=True))
-            return [lengths[text] for text in texts]
-
-        unique = dict.fromkeys(text for pieces in documents for text in pieces[1::2])
-        parts = sentences.split_to_fit([*unique], count, self.max_length - 1)
-        parts = dict(zip(unique, parts, strict=True))
-        for number, pieces in enumerate(documents, first):
-            for text in pieces[1::2]:
-                if len(parts[text]) > 1:
-                    log.info(
-                        "text %d: a sentence of %d characters is more than the model "
-                        "reads at once, %d tokens: translated in %d parts",
-                        number,
-                        len(text),
-                        self.max_length - 1,
-                        len(parts[text][::2]),
-                    )
-            pieces[:] = [x for piece in pieces for x in parts.get(piece, [piece])]
-        read = dict.fromkeys(text for pieces in documents for text in pieces[1::2])
-        return documents, {text: lengths[text] for text in read}
+    def _mean_score(self, answers):
+        """The mean score over the tokens of several translations."""
+        answers = [(line, score) for line, score in answers if score]  # 0: of nothing
+        if len(answers) < 2:
+            return sum(score for _, score in answers)
+        lines, scores = zip(*answers, strict=True)
+        return np.average(scores, weights=self._lengths(lines) + 1)  # with the end
 
     def _by_batches(self, signature, limit, lengths, **inputs):
         """Runs a signature on rows of like length, the short ones first.
@@ -402,7 +364,7 @@ class Translator:
         """
         batches = [[]]
         for row in np.argsort(lengths, kind="stable"):
-            width = max(lengths[row] + 1, LEAST_TOKENS)
+            width = max(lengths[row] + 1, _LEAST_TOKENS)
             if batches[-1] and (len(batches[-1]) + 1) * width > limit:
                 batches.append([])
             batches[-1].append(row)
@@ -446,13 +408,10 @@ class Explanation:
         source, target = _words(self.source_tokens), _words(self.target_tokens)
         mean = self.attention.mean(axis=(0, 1))  # (target, source)
         aligned = []
-        for word, rows in target:
-            weights = [
-                mean[np.ix_(rows, columns)].sum(axis=1).mean() for _, columns in source
-            ]
-            if weights:
-                best = int(np.argmax(weights))
-                aligned.append((word, source[best][0], float(weights[best])))
+        for word, rows in target if source else ():
+            shares = [mean[rows][:, places].sum(axis=1).mean() for _, places in source]
+            best = int(np.argmax(shares))
+            aligned.append((word, source[best][0], float(shares[best])))
         return aligned
 
 
@@ -469,29 +428,9 @@ def _words(tokens):
     return [(text, places) for text, places in words if text]
 
 
-def as_texts(texts, first=1, name="text"):
-    r"""Strings of valid Unicode, of strings or UTF-8.
-
-    Args:
-        texts: a list of strings or bytes.
-        first: the number of the first in messages.
-        name: what messages call each of them.
-
-    Returns:
-        A list of strings; a space replaces what is no character.
-
-    Raises:
-        TypeError: for one text instead of a list, and for anything but strings in it.
-
-    Example:
-        >>> as_texts([b"ol\xc3\xa1 \xff!"])
-        ['olá  !']
-        >>> as_texts(["Bom dia!", None])
-        Traceback (most recent call last):
-        ...
-        TypeError: text 2: a text must be a string, not NoneType: None
-    """
-    if isinstance(texts, (str, bytes, bytearray)) or not np.iterable(texts):
+def _as_texts(texts, first=1, name="text"):
+    """A list of strings of valid Unicode: a space replaces what is no character."""
+    if isinstance(texts, (str, bytes)):
         given = f"{type(texts).__name__}: {reprlib.repr(texts)}"
         raise TypeError(f"give a list of strings, not {given}")
     found = []
@@ -501,6 +440,5 @@ def as_texts(texts, first=1, name="text"):
         if not isinstance(text, str):
             given = f"{type(text).__name__}: {reprlib.repr(text)}"
             raise TypeError(f"{name} {number}: a text must be a string, not {given}")
-        # Bytes that are not UTF-8, and lone surrogates, count as spaces.
         found.append(re.sub("[\ud800-\udfff]", " ", text))
     return found
