@@ -47,7 +47,7 @@ ODD = [
     "ﬁ ½ ㎏ ² Ａ ⁇ ▁",
     "\ufffd \ufffe \U0010ffff \u200d\u202e",
     f"a{'b'.join(SPACES + MARKS)}c",
-    "a" * 100_000,
+    "a" * 10_000,
 ]
 
 
@@ -76,33 +76,26 @@ def normal(text):
     return " ".join(unicodedata.normalize("NFKC", text.replace("▁", " ")).split())
 
 
-def characters():
-    """Lines of every assigned character; of the vast uniform blocks every 13th.
-
-    Letters stand between them, so that none composes with another.
-    """
-    found = []
-    for code in range(sys.maxunicode + 1):
-        uniform = 0x3400 <= code < 0xE000 or code >= 0x17000
-        assigned = unicodedata.category(chr(code)) not in ("Cn", "Co", "Cs")
-        if assigned and (code % 13 == 0 or not uniform):
-            found.append(chr(code))
-    return ["x".join(found[i : i + 50]) for i in range(0, len(found), 50)]
-
-
 # --- Text ---
 
 
-@pytest.mark.parametrize("text", ODD, ids=range(len(ODD)))
-def test_text_survives_up_to_nfkc_and_spaces(tokenizer, text):
-    ids = tokenizer.encode([text])
-    assert in_graph(tokenizer, [text]) == ids
-    assert tokenizer.decode(ids) == text_of(tokenizer, ids) == [normal(text)]
-    assert tokenizer.decode(tokenizer.encode([normal(text)])) == [normal(text)]
+def test_text_survives_up_to_nfkc_and_spaces(tokenizer):
+    ids, plain = tokenizer.encode(ODD), [*map(normal, ODD)]
+    # Rows do not touch one another.
+    assert ids == in_graph(tokenizer, ODD) == [tokenizer.encode([x])[0] for x in ODD]
+    assert tokenizer.decode(ids) == text_of(tokenizer, ids) == plain
+    assert tokenizer.decode(tokenizer.encode(plain)) == plain
 
 
 def test_every_character_survives_and_has_the_graph_s_ids(tokenizer):
-    lines = characters()
+    def chosen(code):  # the assigned ones; of the vast uniform blocks every 13th
+        uniform = 0x3400 <= code < 0xE000 or code >= 0x17000
+        assigned = unicodedata.category(chr(code)) not in ("Cn", "Co", "Cs")
+        return assigned and (code % 13 == 0 or not uniform)
+
+    found = [*map(chr, filter(chosen, range(sys.maxunicode + 1)))]
+    # Letters stand between them, so that none composes with another.
+    lines = ["x".join(found[i : i + 50]) for i in range(0, len(found), 50)]
     ids = tokenizer.encode(lines)
     assert in_graph(tokenizer, lines) == ids
     assert [*map(normal, tokenizer.decode(ids))] == [*map(normal, lines)]
@@ -113,8 +106,7 @@ def test_white_space_and_controls_are_one_space_and_marks_are_dropped(tokenizer)
     texts += [f"{x}o ga{x}to" for x in MARKS] + [f"o {x} gato" for x in MARKS]
     plain = tokenizer.encode(["o gato"])
     assert tokenizer.encode(texts) == in_graph(tokenizer, texts) == plain * len(texts)
-    nothing = [*SPACES, *MARKS]
-    assert tokenizer.encode(nothing) == [[] for _ in nothing]
+    assert not any(tokenizer.encode([*SPACES, *MARKS]))
 
 
 def test_bytes_that_are_not_utf_8_are_spaces(tokenizer):
@@ -122,9 +114,7 @@ def test_bytes_that_are_not_utf_8_are_spaces(tokenizer):
     assert in_graph(tokenizer, texts) == tokenizer.encode(["", "a b", "", "a b", "x"])
 
 
-def test_rows_do_not_touch_one_another_and_there_may_be_none(tokenizer):
-    alone = [tokenizer.encode([text])[0] for text in ODD]
-    assert tokenizer.encode(ODD) == in_graph(tokenizer, ODD) == alone
+def test_an_empty_batch(tokenizer):
     assert tokenizer.encode([]) == tokenizer.decode([]) == []
     ids = tokenizer.tokenize(tf.zeros([0], tf.string))
     assert ids.shape[0] == 0 and ids.dtype == tf.int32
@@ -143,16 +133,16 @@ def test_lower_reads_and_writes_lower_case(tokenizer, lower):
 # --- Ids ---
 
 
-def test_special_ids_never_come_from_text(tokenizer):
+def test_text_has_no_special_ids_and_bytes_for_unknown_characters(tokenizer):
     ids = {i for row in tokenizer.encode(LINES[:10] + ODD) for i in row}
     assert ids and min(ids) > 3 and max(ids) < tokenizer.vocab_size
-    assert tokenizer.tokens([0, 1, 2, 3]) == ["<pad>", "<unk>", "<s>", "</s>"]
-
-
-def test_unknown_characters_are_spelt_in_bytes(tokenizer):
+    special, spelt = (
+        ["<pad>", "<unk>", "<s>", "</s>"],
+        [f"<0x{b:02X}>" for b in range(256)],
+    )
+    assert tokenizer.tokens(range(260)) == [*special, *spelt]
     (ids,) = tokenizer.encode(["猫"])
-    assert tokenizer.tokens(ids) == ["▁", *(f"<0x{b:02X}>" for b in "猫".encode())]
-    assert tokenizer.tokens(range(4, 260)) == [f"<0x{b:02X}>" for b in range(256)]
+    assert tokenizer.tokens(ids) == ["▁", *(spelt[byte] for byte in "猫".encode())]
 
 
 def test_padding_start_and_end_are_left_out(tokenizer):
@@ -211,14 +201,13 @@ def test_a_tokenizer_in_a_graph_outlives_tensorflow_s_caches(tokenizer, disturb)
 def test_the_source_ends_and_the_target_is_shifted(tokenizer, longest):
     texts = [*LINES[:5], ""]
     ids = [row[:longest] for row in tokenizer.encode(texts)]
-    source = encode_source(tokenizer, texts, longest).numpy()
-    target_in, labels = encode_target(tokenizer, texts, longest)
-
-    def rows(padded):
-        return [[int(i) for i in row if i] for row in padded]
-
-    assert rows(source) == rows(labels.numpy()) == [[*row, 3] for row in ids]
-    assert rows(target_in.numpy()) == [[2, *row] for row in ids]
+    padded = (encode_source(tokenizer, texts, longest),)
+    padded += encode_target(tokenizer, texts, longest)
+    source, target_in, labels = (
+        [[int(i) for i in row if i] for row in ids.numpy()] for ids in padded
+    )
+    assert source == labels == [[*row, 3] for row in ids]
+    assert target_in == [[2, *row] for row in ids]
 
 
 # --- Files ---
@@ -258,22 +247,21 @@ def other_special_ids():
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (lambda _: None, "No such file"),
         (lambda _: b"", "not a SentencePiece model"),
         (lambda _: random.Random(0).randbytes(5000), "not a SentencePiece model"),
         (lambda model: model[: len(model) // 2], "not a SentencePiece model"),
         (lambda m: m.replace(b"<0x41>", b"<0x\xff1>"), "not a SentencePiece model"),
         (lambda _: other_special_ids(), r"0, 1, 2 and 3, not \(-1, 0, 1, 2\)"),
     ],
-    ids=["none", "empty", "noise", "half", "not UTF-8", "special ids"],
+    ids=["empty", "noise", "half", "not UTF-8", "special ids"],
 )
 def test_what_cannot_be_loaded(tokenizer, tmp_path, content, message):
     path = tmp_path / "wrong.model"
-    if (model := content(tokenizer.model)) is not None:
-        path.write_bytes(model)
-    with pytest.raises(UserError, match=f"wrong.model: .*{message}") as caught:
+    with pytest.raises(UserError, match=r"wrong\.model: No such file"):
         Tokenizer.load(path)
-    assert "\n" not in str(caught.value)
+    path.write_bytes(content(tokenizer.model))
+    with pytest.raises(UserError, match=rf"wrong\.model: .*{message}"):
+        Tokenizer.load(path)
 
 
 def test_the_shipped_tokenizer_is_the_one_it_was():
@@ -291,9 +279,8 @@ def test_the_shipped_tokenizer_is_the_one_it_was():
     ("lines", "size"), [([], 400), (["  ", "\t\n", "\u3000"], 400), (LINES, 270)]
 )
 def test_what_cannot_be_learnt_from(lines, size):
-    with pytest.raises(UserError, match=f"no vocabulary of {size} tokens") as caught:
+    with pytest.raises(UserError, match=rf"^no vocabulary of {size} tokens .+$"):
         Tokenizer.train(lines, size)
-    assert "\n" not in str(caught.value)
 
 
 def test_a_small_odd_corpus_gives_fewer_tokens_and_the_same_the_same(tokenizer):

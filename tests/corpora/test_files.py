@@ -31,28 +31,19 @@ def read(*paths, **options):
     return list(read_pairs(paths, counts, **options)), counts
 
 
-def error_of(*paths):
-    """The message of the UserError, which is one line."""
-    with pytest.raises(UserError) as caught:
-        read(*paths)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+FORMS = {
+    "plain": TWO,
+    "no last line feed": TWO.removesuffix(b"\n"),
+    "crlf": TWO.replace(b"\n", b"\r\n"),
+    "byte-order mark": b"\xef\xbb\xbf" + TWO,
+    "gzip": gzip.compress(TWO),
+    "joined gzip": b"".join(map(gzip.compress, TWO.splitlines(keepends=True))),
+}
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        TWO,
-        TWO.removesuffix(b"\n"),
-        TWO.replace(b"\n", b"\r\n"),
-        b"\xef\xbb\xbf" + TWO,
-        gzip.compress(TWO),
-        b"".join(gzip.compress(line) for line in TWO.splitlines(keepends=True)),
-    ],
-    ids=["plain", "no last line feed", "crlf", "bom", "gzip", "joined gzip"],
-)
-def test_tsv(write, data):
-    assert read(write("a.tsv", data)) == (PAIRS, {"read": 2})
+@pytest.mark.parametrize("form", FORMS)
+def test_tsv(write, form):
+    assert read(write("a.tsv", FORMS[form])) == (PAIRS, {"read": 2})
 
 
 def test_malformed_lines_are_named_counted_and_skipped(write, caplog):
@@ -74,9 +65,7 @@ def test_malformed_lines_are_named_counted_and_skipped(write, caplog):
 
 def test_columns_are_picked_and_put_in_order(write, caplog):
     path = write("a.tsv", b"one\tum\tCC\t2\ntwo\tdois\nalone\n")
-    pairs, counts = read(path, columns=[2, 1])
-    assert pairs == [("um", "one"), ("dois", "two")]
-    assert counts == {"read": 3, "wrong number of columns": 1}
+    assert read(path, columns=[2, 1])[0] == [("um", "one"), ("dois", "two")]
     assert "expected at least 2 columns, found 1" in caplog.messages[0]
 
 
@@ -102,16 +91,14 @@ def test_texts_are_given_until_one_is_broken():
         next(found)
     latin = read_texts(lines, "in.txt", "latin-1", size=3)
     assert list(latin) == [["um", "dois", "três"], ["quatro"]]
-
-
-def test_a_text_is_given_before_the_next_is_typed():
-    typed = iter([b"um\n", b"dois\n"])
+    # Each is given before the next is typed, if it shall be.
+    typed = iter(lines)
     assert next(read_texts(typed, "standard input", size=1)) == ["um"]
-    assert next(typed) == b"dois\n"
+    assert next(typed) == b"dois\r\n"
 
 
 def test_an_argument_may_be_in_another_encoding():
-    assert read_argument("não", "text 1") == "não" and read_argument("", "text 1") == ""
+    assert read_argument("não", "text 1") == "não"
     assert read_argument("n\udce3o", "text 1", "latin-1") == "não"
     with pytest.raises(UserError, match=r"^text 1: not UTF-8; name its encoding"):
         read_argument("n\udce3o", "text 1")
@@ -142,12 +129,8 @@ DAMAGED = PACKED[:60] + bytes([PACKED[60] ^ 0xFF]) + PACKED[61:]
 )
 def test_files_that_cannot_be_read(tmp_path, write, data, reason):
     path = tmp_path / "missing" if data is None else write("bad", data)
-    good = write("good.txt", b"x\n")
-    for paths in ([path], [path, good], [good, path]):
-        message = error_of(*paths)
-        if "the other of" not in message:  # one is empty
-            assert message.startswith(f"{path}: ") and reason in message
-        assert "; " in message  # what to do
+    with pytest.raises(UserError, match=rf"^{path}: .*{reason}.*; "):  # and what to do
+        read(path)
 
 
 def test_parallel_lines_keep_their_places(write, caplog):
@@ -166,8 +149,7 @@ def test_parallel_lines_keep_their_places(write, caplog):
 
 def test_parallel_files_of_different_lengths(write):
     source, target = write("a", b"1\n" * 1500), write("b", b"one\n" * 7)
-    for paths in ([source, target], [target, source]):
-        assert f"{target} has 7 lines, the other of" in error_of(*paths)
-    # A blank line at the end is a line.
-    other = write("c", b"one\n" * 7 + b"\n")
-    assert f"{target} has 7 lines, the other of" in error_of(target, other)
+    longer = write("c", b"one\n" * 7 + b"\n")  # a blank line at the end is a line
+    for paths in ([source, target], [target, source], [target, longer]):
+        with pytest.raises(UserError, match=f"^{target} has 7 lines, the other of"):
+            read(*paths)

@@ -27,7 +27,6 @@ def pairs_of(source):
 def error_of(call, *args):
     with pytest.raises(UserError) as caught:
         call(*args)
-    assert "\n" not in str(caught.value)
     return str(caught.value)
 
 
@@ -44,12 +43,9 @@ def test_a_tsv_is_cleaned_but_to_evaluate(here, caplog):
     assert counts.describe().startswith("5 read, 4 kept, 1 dropped")
 
 
-def test_any_pair_of_languages_in_either_direction(here):
+def test_ways_to_name_files(here, monkeypatch):
     assert pairs_of("a.es.gz,a.pt") == [("uno", "um"), ("dos", "dois")]
     assert pairs_of("a.pt,a.es.gz") == [("um", "uno"), ("dois", "dos")]
-
-
-def test_ways_to_name_a_file(here, monkeypatch):
     (here / "x,y.pt").write_bytes(b"um\n")
     (here / "x,y.en").write_bytes(b"one\n")
     assert pairs_of("x,y.pt,x,y.en") == [("um", "one")]
@@ -81,7 +77,6 @@ def test_no_such_split_and_no_tensorflow_datasets(here, monkeypatch):
 def test_a_file_without_a_usable_pair(here, data):
     (here / "bad.tsv").write_bytes(data)
     message = error_of(load, "bad.tsv")
-    assert message.startswith("bad.tsv: no usable pair in it: ")
-    assert "0 kept" in message
+    assert message.startswith("bad.tsv: no usable pair in it: ") and "0 kept" in message
     assert ("--columns 2,1" in message) == (data == b"only\nlines\n")
     assert ("--encoding latin-1" in message) == (b"\xff" in data)

@@ -3,8 +3,8 @@
 import random
 import re
 import shutil
-from argparse import Namespace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -12,9 +12,6 @@ from tfxformer.corpora import Pair, load, ted
 from tfxformer.errors import UserError
 
 PREPARED = Path(__file__).parents[2].parent / "shared" / "data" / "tfds"
-real = pytest.mark.skipif(
-    not PREPARED.is_dir(), reason=f"the prepared TED talks are not at {PREPARED}"
-)
 
 
 JOINED = """
@@ -94,9 +91,8 @@ def tfds_dir(tmp_path_factory):
             text = "\n".join(pair[side] for pair in sentences)
             (folder / f"{language}.{names[split]}").write_text(text, "utf-8")
     manager = tfds.download.DownloadManager
-    fine = Namespace(raise_for_status=lambda: None)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(requests, "get", lambda *args, **kwargs: fine)
+        patch.setattr(requests, "get", lambda *_, **__: Mock())
         patch.setattr(manager, "download_and_extract", lambda *_: root / "extracted")
         ted.load("train", root / "data")
     return root / "data"
@@ -107,9 +103,7 @@ def offline(tfds_dir, monkeypatch):
     """No test waits for a network."""
     import requests
 
-    def refuse(*args, **kwargs):
-        raise requests.ConnectionError("no network in tests")
-
+    refuse = Mock(side_effect=requests.ConnectionError("no network in tests"))
     monkeypatch.setattr(requests, "get", refuse)
 
 
@@ -140,7 +134,7 @@ def test_a_damaged_copy(tfds_dir, offline, tmp_path, pattern):
         ted.load("train", copy)
 
 
-@real
+@pytest.mark.skipif(not PREPARED.is_dir(), reason=f"no TED talks at {PREPARED}")
 def test_the_real_talks(offline):
     pairs = ted.load("validation", PREPARED)
     assert len(pairs) == 1193
