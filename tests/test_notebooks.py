@@ -20,12 +20,7 @@ NOTEBOOKS = {
     "why_attention": "soak",
     "other_tasks": "soak",
 }
-FEWEST_WORDS = 7
-# Nobody's, and in the data as well.
-PROVERBS = {
-    "when the cat is away the mice will play",
-    "where there is smoke there is fire",
-}
+FEWEST_WORDS = 10  # shorter sentences are anyone's
 # Folders that only some machine has, its address, and the traces of a failed cell.
 PRIVATE = re.compile(
     r"/(?:home|root|Users|work|tmp|opt|mnt|content|builds?|var/folders)/[\w.-]+"
@@ -54,19 +49,20 @@ def plain(text):
     return " ".join(re.findall(r"\w+", text.lower()))
 
 
-def test_all_notebooks_are_there():
+def test_all_notebooks_are_there_and_install_what_is_missing():
     found = {path.stem for path in (ROOT / "notebooks").glob("*.ipynb")}
     assert found == {*NOTEBOOKS}
-    firsts = {read(name)[1][0].source for name in NOTEBOOKS}  # installs what is missing
+    firsts = {read(name)[1][0].source for name in NOTEBOOKS}
     assert len(firsts) == 1 and "%pip install" in firsts.pop()
 
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_it_is_stored_whole_and_clean(name):
     notebook, cells = read(name)
-    assert [cell.execution_count for cell in cells] == [*range(1, len(cells) + 1)]
-    for output in (output for cell in cells for output in cell.outputs):
-        assert output.output_type != "error" and output.get("name") != "stderr"
+    for number, cell in enumerate(cells, 1):
+        assert cell.execution_count == number
+        for output in cell.outputs:
+            assert output.output_type != "error" and output.get("name") != "stderr"
     for text in everything(notebook):
         assert not (found := PRIVATE.search(text)), found
         assert os.uname().nodename not in text.split()
@@ -75,17 +71,15 @@ def test_it_is_stored_whole_and_clean(name):
 
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
-def test_each_picture_says_what_it_shows(name):
-    """In words that a screen reader finds: its alternative text, or a caption."""
+def test_each_picture_has_words_that_a_screen_reader_finds(name):
     notebook, _ = read(name)
-    for place, cell in enumerate(notebook.cells):
+    for cell, after in zip(notebook.cells, [*notebook.cells[1:], {}], strict=True):
         outputs = cell.get("outputs", ())
         for output, beside in zip(outputs, [*outputs[1:], {}], strict=False):
             kinds = [k for k in output.get("data", {}) if k.startswith("image/")]
             said = [output.metadata.get(kind, {}).get("alt", "") for kind in kinds]
             said.append(beside.get("data", {}).get("text/markdown", ""))
-            after = notebook.cells[place + 1 : place + 2]
-            said += [x.source for x in after if x.cell_type == "markdown"]
+            said += [after.source] * (after.get("cell_type") == "markdown")
             assert not kinds or any(len(x.split()) >= 4 for x in said), cell.source
 
 
@@ -94,20 +88,14 @@ def test_no_text_of_data_that_is_not_ours_is_in_them():
     files = [*(ROOT.parent / "shared" / "data").rglob("*.tsv*")]
     if not files:
         pytest.skip("no ../shared/data beside this checkout")
-    ours = [plain("\n".join(everything(read(name)[0]))) for name in NOTEBOOKS]
-    words = [text.split() for text in ours]
-    begins = {tuple(x[i : i + FEWEST_WORDS]) for x in words for i in range(len(x))}
+    ours = [plain("\n".join(everything(read(name)[0]))).split() for name in NOTEBOOKS]
+    begins = {tuple(x[i : i + FEWEST_WORDS]) for x in ours for i in range(len(x))}
     for file in files:
         opened = gzip.open if file.suffix == ".gz" else open
-        with opened(file, "rt", encoding="utf-8", errors="replace") as stream:
-            lines = stream.readlines()
-        for line in lines:
-            for text in map(plain, line.split("\t")):
-                # Anyone says shorter ones.
+        with opened(file, "rt", encoding="utf-8", errors="replace") as lines:
+            for text in (plain(text) for line in lines for text in line.split("\t")):
                 start = tuple(text.split()[:FEWEST_WORDS])
-                if len(start) == FEWEST_WORDS and start in begins:
-                    found = any(text in x for x in ours)
-                    assert not found or text in PROVERBS, text
+                assert len(start) < FEWEST_WORDS or start not in begins, text
 
 
 @pytest.mark.parametrize(
@@ -120,8 +108,7 @@ def test_it_runs(name, tmp_path, monkeypatch):
     # The kernel imports the package that these tests import, installed or not.
     paths = [str(Path(tfxformer.__file__).parents[1]), os.environ.get("PYTHONPATH")]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, paths)))
-    notebook, cells = read(name)
-    resources = {"metadata": {"path": str(tmp_path)}}
+    (notebook, cells), resources = read(name), {"metadata": {"path": str(tmp_path)}}
     nbclient.NotebookClient(notebook, timeout=900, resources=resources).execute()
     outputs = [output for cell in cells for output in cell.outputs]
     assert not [x.text for x in outputs if x.get("name") == "stderr"]

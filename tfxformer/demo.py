@@ -15,14 +15,11 @@ import numpy as np
 from tfxformer.console import say
 from tfxformer.errors import UserError
 from tfxformer.exporting.repository import SHIPPED, chosen_model
-from tfxformer.layers.masking import look_ahead_mask, padding_mask
 from tfxformer.plots import draw_mask, draw_positions
-from tfxformer.plots.attention_maps import attention_maps
-from tfxformer.plots.attention_page import AttentionPage
+from tfxformer.plots.attention_maps import AttentionPage, attention_maps
 from tfxformer.training.run import Run
 from tfxformer.translator import Translator
 
-PORTUGUESE_TO_ENGLISH = ("Portuguese", "English")
 EXAMPLES = [
     "A minha irmã tem um gato preto.",
     "A bola é azul.",
@@ -56,43 +53,45 @@ def demo(run=None, checkpoint="best", host="127.0.0.1", port=7860):
         ...
         tfxformer.errors.UserError: nowhere: there is no such run folder
     """
-    port = free_port(host, port)  # before the model loads, which takes seconds
+    try:  # before the model loads, which takes seconds
+        socket.create_server((host, port)).close()
+    except OSError as error:
+        raise UserError(f"--host {host} --port {port}: {error.strerror}") from None
     path = chosen_model(run)
     translator = Translator.load(path, checkpoint)
-    blocks = page(translator, *languages(path), model="/".join(Path(path).parts[-2:]))
+    page = _page(translator, *_languages(path), model="/".join(Path(path).parts[-2:]))
     say("getting ready")
     translator("Olá.")  # traces the graphs, so that the first user need not wait
-    launch(blocks, host, port)
-    print(blocks.local_url, flush=True)
+    from gradio.themes import Default
+
+    page.launch(
+        server_name=host,
+        server_port=port or None,
+        # Installed fonts: Gradio's own would come from elsewhere.
+        theme=Default("blue", font=["system-ui"], font_mono=["monospace"]),
+        footer_links=[],
+        prevent_thread_lock=True,
+        quiet=True,
+        share=False,
+        ssr_mode=False,
+        run_history=False,  # keeps nothing of what is typed
+    )
+    print(page.local_url, flush=True)
     say("press Ctrl-C to end it")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
         threading.Event().wait()
     finally:
-        blocks.close(verbose=False)
+        page.close(verbose=False)
 
 
-def languages(path):
-    """What to call the two sides of a model.
-
-    Args:
-        path: a run folder, or an exported model ``NAME/VERSION``.
-
-    Returns:
-        Two names: languages for the shipped model and for runs on the package's own
-        corpora, else "Source" and "Target".
-
-    Example:
-        >>> languages("export/pt_en/3"), languages("export/mine/1")
-        (('Portuguese', 'English'), ('Source', 'Target'))
-    """
-    if Path(path).resolve().parent.name == SHIPPED:
-        return PORTUGUESE_TO_ENGLISH
-    with contextlib.suppress(UserError):
+def _languages(path):
+    """What to call the two sides: known for the package's own model and corpora."""
+    ours = Path(path).resolve().parent.name == SHIPPED
+    with contextlib.suppress(UserError):  # an exported model is no run folder
         sources = Run.open(path).config().data.sources
-        if sources and {*sources} <= {"phrasebook", "ted"}:
-            return PORTUGUESE_TO_ENGLISH
-    return "Source", "Target"
+        ours = bool(sources) and {*sources} <= {"phrasebook", "ted"}
+    return ("Portuguese", "English") if ours else ("Source", "Target")
 
 
 def answers(translator, text):
@@ -104,9 +103,9 @@ def answers(translator, text):
 
     Yields:
         Dicts of some of these: ``translation``, which grows token by token,
-        ``status``, ``alternatives`` (rows of a translation, its score and its
-        probability a token), ``sentence`` (the first, which the others are of),
-        ``maps`` (an `AttentionMaps`).
+        ``status``, ``sentence`` (the first, which the others are of), ``alternatives``
+        (rows of a translation, its score and its probability a token), ``maps`` (what
+        `attention_maps` returns).
 
     Raises:
         UserError: when there is nothing to translate, or too much.
@@ -119,60 +118,41 @@ def answers(translator, text):
             f"That is {len(text):,} characters, and this page takes "
             f"{MOST_CHARACTERS:,}. Use `tfxformer translate` for documents."
         )
-    began, written, translation = time.monotonic(), -1, ""
+    began, written = time.monotonic(), -1
     for translation in translator.stream(text):
         written += 1  # the last is the whole once more
         yield {"translation": translation}
     if not translation:
         raise UserError("There is nothing in it to translate.")
-    sentences = translator.parts(text)[1::2]
     status = f"{written} tokens in {time.monotonic() - began:.1f} s."
-    if len(sentences) > 1:
+    sentence, *others = translator.parts(text)[1::2]
+    if others:
         status += (
             f" The model reads one sentence at a time, of {translator.max_length - 1} "
-            f"tokens at most: the text has {len(sentences)} parts. The tabs show the "
-            f"first: “{sentences[0]}”"
+            f"tokens at most: the text has {len(others) + 1} parts. The tabs show the "
+            f"first: “{sentence}”"
         )
-    yield {"status": status, "sentence": sentences[0]}
-    found = translator.n_best(sentences[:1])[0]
+    yield {"status": status, "sentence": sentence}
+    found = translator.n_best([sentence])[0]
     rows = [[text, round(score, 3), f"{math.exp(score):.0%}"] for text, score in found]
     yield {"alternatives": rows}
-    yield {"maps": attention_maps(translator, sentences[0])}
+    yield {"maps": attention_maps(translator, sentence)}
 
 
-def masks(maps):
-    """The masks of a sentence's encoder and decoder.
-
-    Args:
-        maps: an `AttentionMaps`.
-
-    Returns:
-        Two Matplotlib figures: the padding mask of the source, as beside a sentence
-        that is 3 tokens longer, and the look-ahead mask of the translation.
-    """
-    source, target = maps.source_tokens, maps.target_inputs
-    padded = [*source, *["<pad>"] * PADDING]
-    ids = np.array([[1] * len(source) + [0] * PADDING])
-    seen = np.broadcast_to(np.asarray(padding_mask(ids)), [len(source), len(padded)])
-    ahead = np.asarray(look_ahead_mask(len(target)))[0, 0]
+def _masks(maps):
+    """Pictures of the encoder's padding mask, with 3 of padding, and the decoder's."""
+    source, target = maps["encoder"][0], maps["decoder"][0]
+    padded = source + PADDING * ["<pad>"]
+    seen = np.tile(np.arange(len(padded)) < len(source), (len(source), 1))
+    ahead = np.tri(len(target), dtype=bool)
     return (
         draw_mask(source, padded, seen, "Padding mask of the encoder"),
         draw_mask(target, target, ahead, "Look-ahead mask of the decoder"),
     )
 
 
-def page(translator, source="Source", target="Target", model=""):
-    """The page.
-
-    Args:
-        translator: a `Translator`.
-        source: what the side that is read is called.
-        target: what the side that is written is called.
-        model: the model's name.
-
-    Returns:
-        Gradio's ``Blocks``.
-    """
+def _page(translator, source, target, model):
+    """The page: Gradio's ``Blocks``."""
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"  # before it is imported
     import gradio as gr
 
@@ -186,7 +166,7 @@ def page(translator, source="Source", target="Target", model=""):
 
     def frame(maps, kind):
         title = next(name for name, value in kinds if value == kind)
-        return AttentionPage(*maps.of_kind(kind), title)._repr_html_()
+        return AttentionPage(*maps[kind], title)._repr_html_()
 
     def translate(text, kind):
         # An answer begins with an empty page: nothing of another text stays.
@@ -201,10 +181,10 @@ def page(translator, source="Source", target="Target", model=""):
             raise gr.Error(str(error), duration=None, print_exception=False) from None
         maps = answer["maps"]
         shown |= {attention: frame(maps, kind)}
-        padding, ahead = masks(maps)
+        padding, ahead = _masks(maps)
         shown |= {padding_picture: padding, ahead_picture: ahead}
         if embedding.use_positions:
-            encoding = embedding.encodings(len(maps.source_tokens))
+            encoding = embedding.encodings(len(maps["encoder"][0]))
             shown |= {
                 positions: draw_positions(encoding),
                 similarity: draw_positions(encoding, "similarity"),
@@ -265,57 +245,3 @@ def page(translator, source="Source", target="Target", model=""):
         if examples:
             examples.load_input_event.then(translate, asked, outputs, **shared)
     return blocks
-
-
-def launch(blocks, host, port):
-    """Serves a page in the background.
-
-    Args:
-        blocks: what `page` gives.
-        host: the address to listen on.
-        port: a free port.
-    """
-    import gradio as gr
-
-    # Installed fonts: Gradio's own would come from elsewhere.
-    fonts = {"font": ["system-ui"], "font_mono": ["monospace"]}
-    blocks.launch(
-        server_name=host,
-        server_port=port,
-        theme=gr.themes.Default(primary_hue="blue", **fonts),
-        footer_links=[],
-        prevent_thread_lock=True,
-        quiet=True,
-        share=False,
-        ssr_mode=False,
-        run_history=False,  # keeps nothing of what is typed
-    )
-
-
-def free_port(host, port):
-    """A port to listen on.
-
-    Args:
-        host: the address to listen on.
-        port: the port, or 0 for any that is free.
-
-    Returns:
-        The port.
-
-    Raises:
-        UserError: when the port is taken, or there is no such address.
-
-    Example:
-        >>> free_port("127.0.0.1", 0) > 0
-        True
-    """
-    try:
-        with socket.socket() as listener:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind((host, port))
-            return listener.getsockname()[1]
-    except OSError as error:
-        raise UserError(
-            f"--host {host} --port {port}: {error.strerror}; is another page running "
-            "there? Choose another port, or 0 for a free one"
-        ) from None

@@ -1,46 +1,17 @@
-"""All the attention of a translation: every layer and head of encoder and decoder."""
+"""What a translation read, in every layer and head, and a page that shows it."""
 
-from dataclasses import dataclass
+import html
+import json
+from pathlib import Path
 
 import numpy as np
 
-from tfxformer.layers.masking import key_mask, look_ahead_mask
+from tfxformer.errors import write_file
+from tfxformer.layers.masking import look_ahead_mask
+from tfxformer.plots import by_layers
 from tfxformer.tokenizer import START_ID
 
-
-@dataclass(frozen=True)
-class AttentionMaps:
-    """What each layer and head read; each row of weights sums to 1.
-
-    Attributes:
-        source_tokens: the source's S tokens, the end token included.
-        target_inputs: the T tokens that the decoder read: the start token, then what
-            it had written (section 3.1: "shifted right").
-        target_tokens: the T tokens that it wrote at each of these places.
-        encoder: the encoder's self-attention, float32 ``(layers, heads, S, S)``.
-        decoder: the decoder's causal self-attention, ``(layers, heads, T, T)``.
-        cross: the decoder's attention to the source, ``(layers, heads, T, S)``.
-    """
-
-    source_tokens: list
-    target_inputs: list
-    target_tokens: list
-    encoder: np.ndarray
-    decoder: np.ndarray
-    cross: np.ndarray
-
-    def of_kind(self, kind):
-        """The tokens that read, the tokens that are read, and the weights.
-
-        Args:
-            kind: "encoder", "decoder" or "cross", where the tokens that read are those
-                that were written.
-        """
-        return {
-            "encoder": (self.source_tokens, self.source_tokens, self.encoder),
-            "decoder": (self.target_inputs, self.target_inputs, self.decoder),
-            "cross": (self.target_tokens, self.source_tokens, self.cross),
-        }[kind]
+TEMPLATE = Path(__file__).with_name("attention_page.html")
 
 
 def attention_maps(translator, text):
@@ -55,7 +26,12 @@ def attention_maps(translator, text):
             cut off.
 
     Returns:
-        An `AttentionMaps`.
+        A dict of "encoder" and "decoder", their self-attention, and "cross", the
+        decoder's attention to the source. Each is a tuple: the Q tokens that read, the
+        K tokens that are read, and float32 weights ``(layers, heads, Q, K)``, of which
+        each row sums to 1. The source has its end token. The decoder's tokens are its
+        inputs (section 3.1: "shifted right"): the start token, and what it has written;
+        in "cross" they are what it writes at each of these places.
 
     Example:
         >>> from tfxformer import Tokenizer, Transformer, Translator
@@ -64,48 +40,68 @@ def attention_maps(translator, text):
         >>> size = tokenizer.vocab_size
         >>> sizes |= dict(input_vocab_size=size, target_vocab_size=size)
         >>> translator = Translator(tokenizer, Transformer(**sizes))
-        >>> maps = attention_maps(translator, "o gato")
-        >>> length = len(maps.source_tokens)
-        >>> maps.encoder.shape == (1, 2, length, length)
+        >>> queries, keys, weights = attention_maps(translator, "o gato")["encoder"]
+        >>> weights.shape == (1, 2, len(queries), len(keys))
         True
     """
-    answer = translator.explain(text)
-    ids = translator.tokenizer.processor.piece_to_id
-    target_in = [START_ID, *ids(answer.target_tokens[:-1])]
-    return AttentionMaps(
-        answer.source_tokens,
-        translator.tokenizer.tokens(target_in),
-        answer.target_tokens,
-        *_weights(translator.transformer, ids(answer.source_tokens), target_in),
-    )
+    answer, ids = translator.explain(text), translator.tokenizer.processor.piece_to_id
+    source, target = answer.source_tokens, answer.target_tokens
+    source_ids, input_ids = [ids(source)], [[START_ID, *ids(target[:-1])]]
+    inputs, model = translator.tokenizer.tokens(input_ids[0]), translator.transformer
+    encoder = _weights(model.encoder, "self_attention", source_ids)
+    past, context = look_ahead_mask(len(inputs)), model.encoder(np.array(source_ids))
+    decoder = _weights(model.decoder, "causal_self_attention", input_ids, past, context)
+    return {
+        "cross": (target, source, answer.attention),
+        "encoder": (source, source, encoder),
+        "decoder": (inputs, inputs, decoder),
+    }
 
 
-def _weights(transformer, source, target_in):
-    """The weights of one sentence: encoder, decoder and cross, a layer at a time."""
-    source, target_in = np.array([source]), np.array([target_in])
-    everything = key_mask(np.ones(source.shape, bool))
-    past = look_ahead_mask(target_in.shape[1])
-
-    x = transformer.encoder.pos_embedding(source)  # (1, S, d_model)
-    encoder = []
-    for layer in transformer.encoder.enc_layers:
-        encoder.append(_layer_weights(layer.self_attention, x, x, everything))
-        x = layer(x)
-    context = transformer.encoder(source)
-
-    x = transformer.decoder.pos_embedding(target_in)  # (1, T, d_model)
-    decoder, cross = [], []
-    for layer in transformer.decoder.dec_layers:
-        own, across = layer.causal_self_attention, layer.cross_attention
-        decoder.append(_layer_weights(own, x, x, past))
-        cross.append(_layer_weights(across, own(x), context, everything))
-        x = layer(x, context)
-    return [np.concatenate(kind) for kind in (encoder, decoder, cross)]
+def _weights(stack, attention, ids, mask=None, *context):
+    """What a stack's self-attention reads, ``(layers, heads, length, length)``."""
+    x, weights = stack.pos_embedding(np.array(ids)), []  # x: (1, length, d_model)
+    for layer in stack.stack:
+        own = getattr(layer, attention)
+        y = own.add_and_norm.before(x)
+        weights.append(own.mha(y, y, mask, return_attention_scores=True)[1])
+        x = layer(x, *context)
+    return np.concatenate(weights)
 
 
-def _layer_weights(attention, x, keys, mask):
-    """One layer's weights, ``(1, heads, queries, keys)``."""
-    query = attention.add_and_norm.before(x)
-    value = query if keys is x else keys
-    _, weights = attention.mha(query, value, mask=mask, return_attention_scores=True)
-    return np.asarray(weights)
+class AttentionPage:
+    """One HTML file: point at a token to see what it reads. It works offline.
+
+    The mouse, a finger or the arrow keys choose a token; menus choose a layer and head.
+
+    Args:
+        queries, keys, weights, title: as `draw_attention` takes them.
+        dark: True or False for a theme, None for the theme of the reader's system.
+
+    Raises:
+        ValueError: when the numbers of tokens and weights differ.
+
+    Example:
+        >>> page = AttentionPage(["▁cat"], ["▁o", "▁gato"], [[0.1, 0.9]])
+        >>> page.html.startswith("<!doctype html>"), "http" in page.html
+        (True, False)
+    """
+
+    def __init__(self, queries, keys, weights, title="Attention", dark=None):
+        shares = by_layers(queries, keys, weights).astype("float64").round(4).tolist()
+        data = {"title": title, "dark": dark, "queries": queries, "keys": keys}
+        # In ASCII, and without the "<" that could end the script around it.
+        text = json.dumps(data | {"weights": shares}).replace("<", "\\u003c")
+        self.html = TEMPLATE.read_text("utf-8").replace("{{data}}", text)
+
+    def _repr_html_(self):
+        # The frame may run its script, and reach nothing around it.
+        return (
+            f'<iframe srcdoc="{html.escape(self.html)}" title="attention" '
+            'sandbox="allow-scripts" width="100%" height="460" '
+            'style="border: 0"></iframe>'
+        )
+
+    def save(self, path):
+        """Writes the page to a file; returns its path."""
+        return write_file(path, self.html.encode())

@@ -3,8 +3,10 @@
 from pathlib import Path
 from typing import Annotated, Literal
 
+import numpy as np
 from typer import Argument, Context, Option
 
+from tfxformer import corpora, plots
 from tfxformer.commands import (
     Checkpoint,
     Model,
@@ -16,6 +18,7 @@ from tfxformer.commands import (
 from tfxformer.config import PRESETS, DataConfig, load_config
 from tfxformer.console import start_tensorflow
 from tfxformer.errors import UserError, check_output
+from tfxformer.training.run import Run, measurements
 
 app = commands("Draw a model, its attention, its data and its training.")
 
@@ -31,17 +34,9 @@ def _check_out(context: Context, out: Path):
     return out
 
 
-def _check_text(text: str):
-    if not text.strip():
-        raise UserError("the text is empty: give a sentence")
-    if any("\udc80" <= character <= "\udcff" for character in text):
-        raise UserError("the text is not UTF-8: write it in UTF-8")
-    return text
-
-
-Text = Annotated[str, Argument(callback=_check_text, help="A sentence.")]
+Text = Annotated[str, Argument(help="A sentence.")]
 Out = Annotated[Path, Option(callback=_check_out, help="A .png or .svg file.")]
-Run = Annotated[
+OwnModel = Annotated[
     Path | None,
     Option("--run", "--model", help="A run folder, or an exported SavedModel."),
 ]
@@ -55,7 +50,7 @@ def positions(
     length: Annotated[int, Option(min=1, help="How many positions.")] = 100,
     depth: Annotated[int, Option(min=1, help="Of each, without --run.")] = 512,
     depths: Annotated[str, Option(help="Depths of curves, from 0.")] = "1,5,15,20",
-    run: Run = None,
+    run: OwnModel = None,
     checkpoint: Checkpoint = "best",
     dark: Dark = False,
 ):
@@ -71,14 +66,12 @@ def positions(
         if length > most:
             raise UserError(f"--length {length}: the model has {most} positions")
         encoding = layer.encodings(length)
-    known = {str(number): number for number in range(encoding.shape[1])}
+    known = range(encoding.shape[1])
     try:
-        chosen = [known[number] for number in depths.split(",")]
-    except KeyError as error:
-        raise UserError(
-            f"--depths {error}: choose from 0 to {len(known) - 1}"
-        ) from None
-    _draw(out, dark, "draw_positions", encoding, kind, chosen)
+        chosen = [known[int(number)] for number in depths.split(",")]
+    except (ValueError, IndexError):
+        raise UserError(f"--depths {depths}: choose from 0 to {known[-1]}") from None
+    _draw(plots.draw_positions, out, dark, encoding, kind, chosen)
 
 
 @app.command()
@@ -87,7 +80,7 @@ def masks(
     out: Out,
     kind: Literal["look-ahead", "padding", "both"] = "look-ahead",
     length: Annotated[int | None, Option(min=1, help="Pad to so many tokens.")] = None,
-    run: Run = None,
+    run: OwnModel = None,
     dark: Dark = False,
 ):
     """Draw which token may read which, and what is added to the scores.
@@ -95,8 +88,6 @@ def masks(
     The text is cut at spaces, or by the tokenizer of --run. A padding mask has 3 tokens
     of padding where --length gives no number.
     """
-    import numpy as np
-
     tokens = text.split() if run is None else _tokens(load_translator(run), text)
     tokens = [*tokens, "[end]"] if kind == "padding" else ["[start]", *tokens]
     size = length or len(tokens) + (0 if kind == "look-ahead" else 3)
@@ -107,7 +98,7 @@ def masks(
         mask &= np.arange(size) < len(tokens)
     tokens += ["[pad]"] * (size - len(tokens))
     title = "Look-ahead and padding" if kind == "both" else kind.capitalize()
-    _draw(out, dark, "draw_mask", tokens, tokens, mask, f"{title} mask")
+    _draw(plots.draw_mask, out, dark, tokens, tokens, mask, f"{title} mask")
 
 
 @app.command()
@@ -125,29 +116,25 @@ def attention(
 
     An .html file is a page on which you point at a token to see what it reads.
     """
-    page = out.suffix.lower() == ".html"
-    if page and layer is not None:
-        raise UserError("--layer does not go with .html: choose it on the page")
+    if not text.strip():
+        raise UserError("the text is empty: give a sentence")
     if head is not None and layer is None:
         raise UserError("--head: give --layer, too")
     translator = load_translator(run, checkpoint)
-    from tfxformer.plots.attention_maps import attention_maps
+    from tfxformer.plots.attention_maps import AttentionPage, attention_maps
 
-    queries, keys, weights = attention_maps(translator, text).of_kind(kind)
+    queries, keys, weights = attention_maps(translator, text)[kind]
     title = "Cross-attention" if kind == "cross" else f"Self-attention of the {kind}"
-    if page:
-        from tfxformer.plots.attention_page import AttentionPage
-
-        print(AttentionPage(queries, keys, weights, title, dark or None).save(out))
-        return
     for name, number in (("layer", layer), ("head", head)):
         if number is not None:
-            most = len(weights)
-            if number > most:
-                raise UserError(f"--{name} {number}: the model has 1 to {most}")
+            if number > len(weights):
+                raise UserError(f"--{name} {number}: the model has {len(weights)}")
             weights = weights[number - 1]
             title += f", {name} {number}"
-    _draw(out, dark, "draw_attention", queries, keys, weights, title)
+    if out.suffix.lower() == ".html":
+        print(AttentionPage(queries, keys, weights, title, dark or None).save(out))
+        return
+    _draw(plots.draw_attention, out, dark, queries, keys, weights, title)
 
 
 @app.command()
@@ -159,8 +146,6 @@ def schedule(
     dark: Dark = False,
 ):
     """Draw learning rates over training steps: of presets, and of runs."""
-    from tfxformer.training.run import Run
-
     presets = preset or ([] if run else [*PRESETS])
     configs = {f"preset {name}": load_config(name) for name in presets}
     configs |= {str(folder): Run.open(folder).config() for folder in run or []}
@@ -168,11 +153,10 @@ def schedule(
     from tfxformer.training.schedule import make_schedule
 
     schedules = {
-        name: make_schedule(config.training, config.model.d_model)
-        for name, config in configs.items()
+        name: make_schedule(x.training, x.model.d_model) for name, x in configs.items()
     }
     steps = steps or 5 * max(x.training.warmup_steps for x in configs.values())
-    _draw(out, dark, "draw_schedules", schedules, steps)
+    _draw(plots.draw_schedules, out, dark, schedules, steps)
 
 
 @app.command()
@@ -180,16 +164,13 @@ def schedule(
 def lengths(
     data: DataConfig,
     out: Out,
-    run: Run = None,
+    run: OwnModel = None,
     split: Annotated[str, Option(help="Of phrasebook and ted.")] = "train",
     dark: Dark = False,
 ):
     """Draw how long sentences are, in words, or in the tokens of --run."""
-    from tfxformer import corpora
-
     if not data.sources:
         raise UserError("name the pairs, such as --data pairs.tsv")
-    check_output("--out", out, corpora.input_files(data.sources))
     options = data.model_dump(include={"data_dir", "columns", "encoding"})
     loaded = corpora.load_mixture(data.sources, split, **options)
     pairs = [pair for found, _ in loaded for pair in found]
@@ -198,7 +179,7 @@ def lengths(
         unit, cut = "tokens", load_translator(run).tokenizer.encode
     sides = {"source": [p.source for p in pairs], "target": [p.target for p in pairs]}
     counts = {side: [*map(len, cut(texts))] for side, texts in sides.items()}
-    _draw(out, dark, "draw_lengths", counts, unit)
+    _draw(plots.draw_lengths, out, dark, counts, unit)
 
 
 @app.command()
@@ -208,10 +189,8 @@ def curves(
     dark: Dark = False,
 ):
     """Draw the training curves of runs: loss, accuracy, BLEU, speed."""
-    from tfxformer.training.run import measurements
-
     rows = {str(folder): measurements(folder) for folder in folders}
-    _draw(out, dark, "draw_curves", rows)
+    _draw(plots.draw_curves, out, dark, rows)
 
 
 @app.command()
@@ -226,26 +205,23 @@ def neighbours(
     """Draw which tokens' embeddings are nearest to those of some words."""
     translator = load_translator(run, checkpoint)
     tokens = translator.tokenizer.tokens(range(translator.tokenizer.vocab_size))
-    chosen = []
+    chosen = {}
     for word in words:
         found = [token for token in (f"\u2581{word}", word) if token in tokens]
         if not found:
             parts = " ".join(_tokens(translator, word))
             raise UserError(f"{word!r}: the vocabulary has parts of it only: {parts}")
-        chosen.append(found[0])
+        chosen[found[0]] = word
     embeddings = translator.transformer.encoder.pos_embedding.embedding.embeddings
-    vectors, chosen = embeddings[: len(tokens)], [*dict.fromkeys(chosen)]
-    _draw(out, dark, "draw_neighbours", vectors, tokens, chosen, count)
+    _draw(plots.draw_neighbours, out, dark, embeddings, tokens, [*chosen], count)
 
 
-def _draw(out, dark, function, *arguments):
+def _draw(function, out, dark, *arguments):
     import matplotlib.style
-
-    from tfxformer import plots
 
     with matplotlib.style.context("dark_background" if dark else "default"):
         try:
-            figure = getattr(plots, function)(*arguments)
+            figure = function(*arguments)
         except ValueError as error:  # nothing to draw
             raise UserError(str(error)) from None
         print(plots.save(figure, out))

@@ -1,0 +1,126 @@
+"""What a translation reads, and the page that shows it."""
+
+import html
+import json
+import re
+import shutil
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from tfxformer import Transformer, Translator
+from tfxformer.layers import attention
+from tfxformer.plots.attention_maps import AttentionPage, attention_maps
+
+SOURCE = ["▁o", "▁gato", "▁preto", "</s>"]
+TARGET = ["▁القطة", "▁black", "▁cat", "</s>"]
+# What could end a script or a tag, or be taken for a part of the page.
+EVIL = ["</script><script>alert(1)</script>", "<!--", '"', "'", "&lt;", "{{data}}", ""]
+
+
+@pytest.fixture(scope="module")
+def deep(translator):
+    size = translator.tokenizer.vocab_size
+    sizes = {"num_layers": 2, "d_model": 8, "num_heads": 2, "dff": 8, "max_length": 12}
+    sizes |= {"input_vocab_size": size, "target_vocab_size": size, "norm": "post"}
+    return Translator(translator.tokenizer, Transformer(**sizes))
+
+
+@pytest.mark.parametrize(
+    ("model", "text"),
+    [("translator", "O gato."), ("deep", "😀 مرحبا"), ("deep", "palavra " * 300)],
+)
+def test_maps_are_what_the_model_computes(model, text, request, monkeypatch):
+    """The same weights, seen where the model itself computes them."""
+    model = request.getfixturevalue(model)
+    answer, maps = model.explain(text), attention_maps(model, text)
+    inputs = ["<s>", *answer.target_tokens[:-1]]
+    seen = []
+    plain = attention.scaled_dot_product_attention
+
+    def watched(*args, **options):
+        output, weights = plain(*args, **options)
+        seen.append(np.asarray(weights)[0])
+        return output, weights
+
+    monkeypatch.setattr(attention, "scaled_dot_product_attention", watched)
+    ids = model.tokenizer.processor.piece_to_id
+    pair = np.array([ids(answer.source_tokens)]), np.array([ids(inputs)])
+    model.transformer(pair, training=False)
+    layers = len(seen) // 3  # those of the encoder, then self and cross in turn
+    for kind, queries, keys, weights in (
+        ("encoder", answer.source_tokens, answer.source_tokens, seen[:layers]),
+        ("decoder", inputs, inputs, seen[layers::2]),
+        ("cross", answer.target_tokens, answer.source_tokens, seen[layers + 1 :: 2]),
+    ):
+        assert maps[kind][:2] == (queries, keys)
+        assert_allclose(maps[kind][2], np.stack(weights), atol=1e-5)
+
+
+def shares(*shape):
+    raw = np.random.default_rng(3).random(shape) ** 4
+    return raw / raw.sum(-1, keepdims=True)
+
+
+def test_no_text_becomes_a_part_of_the_page_and_it_loads_nothing():
+    plain = AttentionPage(["a"], ["a"], [[1]]).html
+    for title in EVIL:
+        page = AttentionPage(EVIL, EVIL, shares(7, 7), title)
+        assert page.html.count("<") == plain.count("<")
+        found = json.loads(re.search(r'id="data">(.*)</script>', page.html)[1])
+        assert (found["title"], found["queries"]) == (title, EVIL)
+    assert not re.search(r"https?:|//\w|@import|url\(|src=|href=|fetch|import\(", plain)
+    frame = page._repr_html_()  # what a notebook shows
+    assert html.unescape(re.search('srcdoc="([^"]*)"', frame)[1]) == page.html
+    assert 'sandbox="allow-scripts"' in frame
+
+
+@pytest.mark.slow
+def test_in_a_browser(tmp_path):
+    sync_api = pytest.importorskip("playwright.sync_api")
+    program = shutil.which("chromium") or pytest.skip("chromium is missing")
+    given = shares(2, 3, 4, 4)
+    path = AttentionPage(TARGET, SOURCE, given, EVIL[0]).save(tmp_path / "page.html")
+    events = []
+    with sync_api.sync_playwright() as playwright:
+        arguments = {"executable_path": program, "args": ["--no-sandbox"]}
+        tab = playwright.chromium.launch(**arguments).new_page(
+            offline=True, color_scheme="dark", viewport={"width": 360, "height": 640}
+        )
+        for event in ("pageerror", "console", "request"):
+            tab.on(event, events.append)
+        tab.goto(path.as_uri())
+        assert tab.title() == tab.inner_text("h1") == EVIL[0]
+        assert tab.evaluate("document.documentElement.scrollWidth") <= 360
+        paper = tab.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert paper == "rgb(20, 23, 28)"
+
+        def assert_shown(side, row):
+            row = [f"{100 * x:.0f}%" if x > 0.005 else "<1%" for x in row]
+            assert tab.locator(f"#{side} small").all_inner_texts() == row
+
+        # At first the first token, the last layer, the mean of its heads.
+        mean = given[1].mean(0)
+        assert_shown("keys", mean[0])
+        tab.hover("#queries button:nth-child(3)")
+        assert_shown("keys", mean[2])
+        most = SOURCE[mean[2].argmax()]
+        assert tab.inner_text("#says").startswith(f"▁cat reads {most}")
+        tab.hover("#keys button:nth-child(2)")
+        assert_shown("queries", mean[:, 1])
+        tab.select_option("#layer", "1")
+        tab.select_option("#head", "2")
+        assert_shown("queries", given[0, 1, :, 1])
+        tab.select_option("#layer", "0")
+        tab.click("summary")
+        cells = np.array(tab.locator("td").all_inner_texts(), float).reshape(4, 4)
+        assert_allclose(cells, 100 * given[:, 1].mean(0), atol=0.06)
+        # Each row is one stop of the Tab key. Where letters run from the right,
+        # "forward" is to the left.
+        tab.focus("#head")
+        tab.keyboard.press("Tab")
+        for key, row in [("ArrowLeft", 1), ("End", 3), ("ArrowLeft", 3), ("Home", 0)]:
+            tab.keyboard.press(key)
+            assert_shown("keys", given[:, 1].mean(0)[row])
+        assert len(events) == 1  # it asked for itself alone
