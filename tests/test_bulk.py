@@ -65,6 +65,7 @@ JSONL = """{"n": 1, "body": "Olá"}\n{"n": "2", "body": "fim", "more": 0}
 {"n": 3}\n{"n": 4.5, "body": "a"}\n{"n": 5, "body": ["a"]}\n["n", "body"]\n{"n":"""
 MORE, NONE = "more columns", "no value of 'body', only of n"
 TYPE = "the text is no string, or the id no string"
+REASONS = {3: NONE, 4: TYPE, 5: TYPE, 6: "not a JSON object", 7: "not JSON: "}
 
 
 @pytest.mark.parametrize(
@@ -72,19 +73,13 @@ TYPE = "the text is no string, or the id no string"
     [
         ("a.csv.gz", CSV, {"1": 'OLÁ,\n"ANA"', "2": "FIM"}, {5: MORE, 6: NONE}),
         ("a.tsv", TSV, {"1": 'OLÁ, "ANA', "2": "FIM"}, {4: MORE, 5: NONE}),
-        (
-            "a.jsonl",
-            JSONL,
-            {1: "OLÁ", "2": "FIM"},
-            {3: NONE, 4: TYPE, 5: TYPE, 6: "not a JSON object", 7: "not JSON: "},
-        ),
+        ("a.jsonl", JSONL, {1: "OLÁ", "2": "FIM"}, REASONS),
     ],
 )
 def test_fields(tmp_path, shouting, name, text, expected, reasons):
     data = text.encode()
     (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith("gz") else data)
-    options = {"column": "body", "id_column": "n"}
-    counts, rows, dead = shouting(tmp_path / name, **options)
+    counts, rows, dead = shouting(tmp_path / name, column="body", id_column="n")
     assert {id: row["translation"] for id, row in rows.items()} == expected
     assert dead.keys() == {f"{name}:{line}" for line in reasons}
     for line, reason in reasons.items():
@@ -93,10 +88,8 @@ def test_fields(tmp_path, shouting, name, text, expected, reasons):
 
 
 def test_parquet(tmp_path, shouting):
-    table = bulk.pa.table(
-        {"n": [7, 8, 9], "text": ["olá", None, "fim"], "more": [0, 0, 0]}
-    )
-    bulk.parquet.write_table(table, tmp_path / "a.parquet")
+    columns = {"n": [7, 8, 9], "text": ["olá", None, "fim"], "more": [0, 0, 0]}
+    bulk.parquet.write_table(bulk.pa.table(columns), tmp_path / "a.parquet")
     _, rows, dead = shouting(tmp_path / "a.parquet", id_column="n")
     assert {id: row["translation"] for id, row in rows.items()} == {7: "OLÁ", 9: "FIM"}
     assert [*dead] == ["a.parquet:2"]
@@ -124,36 +117,30 @@ def test_several_files_and_patterns(tmp_path, shouting):
     assert {*rows} == {"a[1].txt:1", "b.txt:1", "c.jsonl:1"}
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ("-i none.txt --out o", "none.txt: no such file"),
-        ("-i folder --out o", "folder: is a folder; name files"),
-        (
-            "-i a.csv --out o --column txt",
-            "a.csv:2: no value of 'txt', only of id, tex",
-        ),
-        ("-i a.csv --out o --format jsonl", "a.csv:1: not JSON"),
-        ("-i a.csv --out o --format xml", "--format xml: choose text, csv"),
-        ("-i folder/a.csv --out folder", "folder/a.csv: is in the output folder"),
-        ("-i a.csv --out a.csv", "a.csv: exists already; name another folder"),
-        ("-i a.csv --out done", "done: exists already; name another folder"),
-        ("-i a.csv --out o --model folder", "is not a SavedModel: it holds"),
-        ("-i a.csv --out o --runner Nope", "Nope"),
-        ("-i a.csv --out o -- --nope=1", "--nope: Beam has no such option"),
-        ("-i none://a/b.csv --out o", "none://a/b.csv"),
-    ],
-)
-def test_one_line_says_what_is_wrong(
-    tmp_path, monkeypatch, command, arguments, message
-):
+# Each line: the options, and a part of the message.
+REFUSED = """
+-i none.txt --out o | none.txt: no such file
+-i folder --out o | folder: is a folder; name files
+-i a.csv --out o --column txt | a.csv:2: no value of 'txt', only of id, text; check
+-i a.csv --out o --format jsonl | a.csv:1: not JSON
+-i a.csv --out o --format xml | --format xml: choose text, csv
+-i a.csv --out a.csv | a.csv: exists already; name another folder
+-i a.csv --out done | done: exists already; name another folder
+-i a.csv --out o --model folder | is not a SavedModel: it holds
+-i a.csv --out o --runner Nope | Nope
+-i none://a/b.csv --out o | none://a/b.csv
+"""
+
+
+@pytest.mark.parametrize("line", REFUSED.strip().splitlines())
+def test_one_line_says_what_is_wrong(tmp_path, monkeypatch, command, line):
+    options, message = line.split(" | ")
     monkeypatch.chdir(tmp_path)
     for name in ("folder", "done"):
         (tmp_path / name).mkdir()
-    for name in ("a.csv", "folder/a.csv"):
-        (tmp_path / name).write_text("id,text\n1,olá\n", "utf-8")
+    (tmp_path / "a.csv").write_text("id,text\n1,olá\n", "utf-8")
     (tmp_path / "done" / "translations-00000-of-00001.jsonl").touch()
-    out, err, code = command("-q", "bulk", *arguments.split())
+    out, err, code = command("-q", "bulk", *options.split())
     assert (out, code) == ("", 1)
     assert message in err.replace("\n", "") and "Traceback" not in err
     assert not (tmp_path / "o").exists()

@@ -44,7 +44,7 @@ class Translations(ModelHandler):
     """Translates records for `RunInference`, with the exported model at a path."""
 
     def __init__(self, model: str):
-        super().__init__()
+        super().__init__(min_batch_size=BATCH, max_batch_size=BATCH)
         self._model, self._done = model, 0
 
     def load_model(self):
@@ -56,10 +56,6 @@ class Translations(ModelHandler):
 
         return Translator.load(self._model)
 
-    def batch_elements_kwargs(self) -> dict:
-        """Returns the size of a batch."""
-        return {"min_batch_size": BATCH, "max_batch_size": BATCH}
-
     def run_inference(self, batch: list[dict], model, inference_args=None):
         """Returns the translated records; where a batch fails, it tries each alone."""
         try:
@@ -68,6 +64,7 @@ class Translations(ModelHandler):
             if len(batch) > 1:
                 return [self.run_inference([record], model)[0] for record in batch]
             return [_dead(batch[0]["id"], f"not translated: {_line(error)}", batch[0])]
+        Metrics.counter(__name__, "translated").inc(len(batch))
         self._done += len(batch)
         log.info("records translated: %s", f"{self._done:,}")
         return [
@@ -90,16 +87,13 @@ def bulk(
     """Translates the records of files.
 
     Args:
-        inputs: Paths or patterns of files, also on storage that Beam reaches, such as
-            `gs://bucket/*.csv.gz`.
-        out: The folder to write: `translations-*` with id, source, translation and
-            score, and `dead-letters-*` with place, reason and raw of the records that
-            failed. Parquet gives Parquet, all else JSON lines, gzipped if the input is.
+        inputs: Paths or patterns of files that Beam reaches, as `gs://bucket/*.csv.gz`.
+        out: The folder to write: `translations-*`, Parquet if the input is, or JSON
+            lines, gzipped if the input is; and `dead-letters-*`, what failed and why.
         model: An exported model; None for the one that comes with the package.
-        format: text, csv, tsv (without quotes), jsonl or parquet; None goes by the
-            files' names. Text is UTF-8; CSV and TSV have a header.
+        format: text, csv, tsv (without quotes), jsonl or parquet; None: by the names.
         column: The column or field of the texts.
-        id_column: The one of the ids, strings or integers; None for file and line.
+        id_column: The one of the ids, strings or integers; None: file and line.
         runner: Beam's name for where to run; `DirectRunner` is this machine.
         beam_options: More options of Beam, such as `["--region=europe-west1"]`.
 
@@ -118,10 +112,15 @@ def bulk(
     if format not in (None, "text", *FORMATS.values()):
         raise UserError(f"--format {format}: choose text, csv, tsv, jsonl or parquet")
     names = [name for name in (column, id_column) if name is not None]
+    local = runner.lower() in ("direct", "directrunner")
+    options = [*beam_options] if local else [f"--runner={runner}", *beam_options]
+    # On this machine not with Beam's runner in Go, which is a download.
+    known_runner = FnApiRunner() if local else None
     try:
-        pipeline = _pipeline(runner, beam_options)
-        out = out if "://" in out else os.path.abspath(out)
-        files = _find(inputs, out)
+        pipeline = beam.Pipeline(known_runner, options=PipelineOptions(options))
+        files, out = _find(inputs), _absolute(out)
+        if os.path.isfile(out) or _match(FileSystems.join(out, "*-of-*")):
+            raise UserError(f"--out {out}: exists already; name another folder")
         _look(files, format, names)
         model = find_saved_model(chosen_model(model))
         _build(pipeline, files, format, names, os.path.abspath(model), out)
@@ -138,22 +137,16 @@ def bulk(
     return {"translated": 0} | counts
 
 
-def _pipeline(runner, options):
-    """Beam's pipeline; on this machine not with Beam's runner in Go, a download."""
-    local = runner.lower() in ("direct", "directrunner")
-    known = PipelineOptions([*options] if local else [f"--runner={runner}", *options])
-    unknown = known.get_all_options(retain_unknown_options=True).keys()
-    unknown -= known.get_all_options().keys()
-    if local and unknown:
-        raise UserError(f"--{min(unknown)}: Beam has no such option on this machine")
-    return beam.Pipeline(FnApiRunner() if local else None, options=known)
+def _absolute(path):
+    """A path that workers in another folder find, too."""
+    return path if "://" in path else os.path.abspath(path)
 
 
-def _find(patterns, out):
-    """The input files: sorted paths, which workers in another folder find, too."""
+def _find(patterns):
+    """The input files, sorted paths."""
     found = set()
     for pattern in patterns:
-        path = pattern if "://" in pattern else os.path.abspath(pattern)
+        path = _absolute(pattern)
         if os.path.isdir(path):
             raise UserError(f"{pattern}: is a folder; name files, as '{pattern}/*.csv'")
         # The name of a file may look like a pattern.
@@ -161,10 +154,6 @@ def _find(patterns, out):
         if not files:
             raise UserError(f"{pattern}: no such file")
         found.update(files)
-    if inside := [path for path in found if path.startswith(FileSystems.join(out, ""))]:
-        raise UserError(f"{inside[0]}: is in the output folder; name another --out")
-    if os.path.isfile(out) or _match(FileSystems.join(out, "*-of-*")):
-        raise UserError(f"--out {out}: exists already; name another folder")
     return sorted(found)
 
 
@@ -185,56 +174,40 @@ def _look(files, format, names):
 
 def _build(pipeline, files, format, names, model, out):
     """Adds all steps to a pipeline."""
+    to_json = beam.Map(json.dumps, ensure_ascii=False)
     paths = pipeline | beam.Create(files) | beam.Reshuffle() | fileio.ReadMatches()
     records = paths | beam.FlatMap(_read, format, names)
     valid, invalid = records | "Valid" >> beam.Partition(_has_failed, 2)
     answers = valid | RunInference(Translations(model))
     translated, failed = answers | "Translated" >> beam.Partition(_has_failed, 2)
-    rows = translated | "Count" >> beam.Map(_count)
     path = FileSystems.join(out, "translations")
     if all(_format_of(file, format) == "parquet" for file in files):
-        schema = _schema(files[0], *names[1:])
-        rows | WriteToParquet(path, schema, file_name_suffix=".parquet")
+        source = parquet.read_schema(FileSystems.open(files[0]))
+        id = source.field(names[1]).type if names[1:] else pa.string()
+        schema = {"id": id, "source": pa.string(), "translation": pa.string()}
+        schema = pa.schema(schema | {"score": pa.float64()})
+        translated | WriteToParquet(path, schema, file_name_suffix=".parquet")
     else:
         ending = ".jsonl.gz" if all(f.endswith(".gz") for f in files) else ".jsonl"
-        rows | "JSON" >> beam.Map(_json) | "Write" >> WriteToText(path, ending)
-    dead = (invalid, failed) | beam.Flatten() | "Count dead" >> beam.Map(_count)
+        translated | "JSON" >> to_json | "Write" >> WriteToText(path, ending)
+    dead = (invalid, failed) | beam.Flatten()
     path = FileSystems.join(out, "dead-letters")
     write = WriteToText(path, ".jsonl", skip_if_empty=True)
-    dead | "JSON of dead" >> beam.Map(_json) | "Write dead" >> write
+    dead | "JSON of dead" >> to_json | "Write dead" >> write
 
 
 def _has_failed(record, *_):
     return int("reason" in record)
 
 
-def _count(record):
-    name = record.get("reason", "translated").partition(":")[0]
-    Metrics.counter(__name__, name).inc()
-    return record
-
-
-def _json(row):
-    return json.dumps(row, ensure_ascii=False)
-
-
-def _schema(file, id_column=None):
-    """The columns of Parquet's output; its ids have the type of the input's."""
-    id = pa.string()
-    if id_column:
-        id = parquet.read_schema(FileSystems.open(file)).field(id_column).type
-    texts = {"source": pa.string(), "translation": pa.string()}
-    return pa.schema({"id": id, **texts, "score": pa.float64()})
-
-
 def _line(error):
     """The last line of an error, without the names that Beam and Python add."""
     line = (str(error).strip().splitlines() or [type(error).__name__])[-1]
-    line = re.sub(r" \[while running '.*", "", line)
-    return re.sub(r"^(\w+\.)*\w*(Error|Exception): ", "", line)
+    added = r"^(\w+\.)*\w*(Error|Exception): | \[while running '.*"
+    return re.sub(added, "", line)
 
 
-def _format_of(path, format=None):
+def _format_of(path, format):
     return format or FORMATS.get(Path(path.removesuffix(".gz")).suffix, "text")
 
 
@@ -252,6 +225,8 @@ def _read(file, format, names):
 
 
 def _dead(place, reason, row):
+    """A record that failed, counted by its reason."""
+    Metrics.counter(__name__, reason.partition(":")[0]).inc()
     raw = row if isinstance(row, str) else "\t".join(map(str, row.values()))
     raw = raw.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
     return {"place": place, "reason": reason, "raw": raw}
@@ -269,11 +244,10 @@ def _rows(stream, format, names):
         csv.field_size_limit(2**31 - 1)
         lines = (line.replace("\r", " ") + "\n" for line in lines)
         reader = csv.DictReader(lines, dialect="tsv" if format == "tsv" else "excel")
-        rows = ((reader.line_num, row) for row in reader)
+        yield from ((reader.line_num, row) for row in reader)
     else:
         text = format == "text"
-        rows = enumerate(({names[0]: line} if text else line for line in lines), 1)
-    yield from rows
+        yield from enumerate(({names[0]: x} if text else x for x in lines), 1)
 
 
 def _parse(row, names, place):
