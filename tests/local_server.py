@@ -11,22 +11,25 @@ import subprocess
 import sys
 import threading
 import time
-import urllib.request
 from urllib.parse import urlsplit
+
+
+def fetch(url, path, body=None, method=None):
+    """The status, the type and the text of an HTTP answer."""
+    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=60)
+    with contextlib.closing(connection):
+        connection.request(method or ("GET" if body is None else "POST"), path, body)
+        answer = connection.getresponse()
+        return answer.status, answer.headers["content-type"], answer.read().decode()
 
 
 def ask(url, path, body=None, method=None):
     """The status of an HTTP request, and the JSON in the answer."""
-    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=60)
     if body is not None and not isinstance(body, bytes):
         body = json.dumps(body).encode()
-    method = method or ("GET" if body is None else "POST")
-    with contextlib.closing(connection):
-        connection.request(method, path, body)
-        answer = connection.getresponse()
-        text = answer.read()
-    assert answer.headers["content-type"].startswith("application/json"), text
-    return answer.status, json.loads(text)
+    status, kind, text = fetch(url, path, body, method)
+    assert kind.startswith("application/json"), text
+    return status, json.loads(text)
 
 
 class Server:
@@ -47,9 +50,7 @@ class Server:
 
     def metric(self, name, **labels):
         """The sum of a metric's samples that have the labels."""
-        url = f"{self.url}/monitoring/prometheus/metrics"
-        with urllib.request.urlopen(url, timeout=60) as answer:
-            page = answer.read().decode()
+        page = fetch(self.url, "/monitoring/prometheus/metrics")[2]
         wanted = {f'{key}="{value}"' for key, value in labels.items()}
         samples = re.findall(rf"^{name}(?:{{(.*)}})? (\S+)$", page, re.MULTILINE)
         return sum(float(x) for found, x in samples if wanted <= {*found.split(",")})
@@ -68,14 +69,14 @@ def serving(repository=None, config=None, **settings):
     from tfxformer.server import ServerSettings
     from tfxformer.server.local import running
 
-    settings = {"rest_port": 0, "grpc_port": 0, "poll": 0.05, **settings}
+    free = {"rest_port": 0, "grpc_port": 0, "poll": 0.05}
+    settings = ServerSettings(**free | settings)
     loop, started = asyncio.new_event_loop(), concurrent.futures.Future()
     ended = asyncio.Event()
 
     async def main():
         try:
-            place = running(repository, config, ServerSettings(**settings))
-            async with place as addresses:
+            async with running(repository, config, settings) as addresses:
                 started.set_result(addresses)
                 await ended.wait()
         except Exception as error:
@@ -127,10 +128,11 @@ def save_toys(folder):
     """
     import tensorflow as tf
 
-    text, translation = (
-        tf.TensorSpec([None], tf.string, x) for x in ("text", "translation")
-    )
-    ids = tf.TensorSpec([None, None], tf.int32, "ids")
+    x = [tf.TensorSpec([None], tf.float32, "x")]
+    text = [tf.TensorSpec([None], tf.string, "text")]
+    pairs = [*text, tf.TensorSpec([None], tf.string, "translation")]
+    ids = [tf.TensorSpec([None, None], tf.int32, "ids")]
+    upper = tf.strings.upper
 
     def scores(text):
         return -tf.cast(tf.strings.length(text), tf.float32) / 10
@@ -138,11 +140,11 @@ def save_toys(folder):
     def translate(text):
         bad = tf.reduce_any(tf.equal(text, "fail"))
         with tf.control_dependencies([tf.debugging.Assert(~bad, ["told to fail"])]):
-            return {"translation": tf.strings.upper(text), "score": scores(text)}
+            return {"translation": upper(text), "score": scores(text)}
 
     def translate_nbest(text):
-        pairs = tf.stack([tf.strings.upper(text), text], axis=1)
-        return {"translations": pairs, "scores": tf.stack([scores(text)] * 2, axis=1)}
+        found, scored = [upper(text), text], [scores(text)] * 2
+        return {"translations": tf.stack(found, 1), "scores": tf.stack(scored, 1)}
 
     def score(text, translation):
         tf.debugging.assert_equal(tf.shape(text), tf.shape(translation))
@@ -155,29 +157,21 @@ def save_toys(folder):
         return {"text": tf.strings.unicode_encode(ids, "UTF-8")}
 
     def dawdle(text):  # a fraction of a second
-        x = tf.random.uniform((200, 200))
-        x = tf.while_loop(
-            lambda x: True, lambda x: [x @ x], [x], maximum_iterations=200
-        )
+        x, step = tf.random.uniform((200, 200)), lambda x: [x @ x]
+        (x,) = tf.while_loop(lambda x: True, step, [x], maximum_iterations=200)
         return {"sum": tf.fill(tf.shape(text), tf.reduce_sum(x))}
 
-    signatures = {
-        function.__name__: tf.function(function, autograph=False, input_signature=specs)
-        for specs, functions in (
-            ([text], [translate, translate_nbest, tokenize, dawdle]),
-            ([text, translation], [score]),
-            ([ids], [detokenize]),
-        )
-        for function in functions
-    }
-    signatures["serving_default"] = signatures["translate"]
-    x = tf.TensorSpec([None], tf.float32, "x")
-    half = tf.function(lambda x: {"y": x / 2 + 2}, input_signature=[x])
-    for path, functions in (
-        ("pt_en/1", signatures),
-        ("half/1", {"serving_default": half}),
-        ("half/2", {"serving_default": half}),
-    ):
+    def save(path, specs, **more):
+        made = {
+            function.__name__: tf.function(function, specs, autograph=False)
+            for function, specs in specs.items()
+        }
+        made["serving_default"] = next(iter(made.values()))
         module = tf.Module()
-        module.functions = [*functions.values()]
-        tf.saved_model.save(module, str(folder / path), signatures=functions)
+        module.functions = [*made.values()]
+        tf.saved_model.save(module, str(folder / path), signatures=made)
+
+    inputs = {translate: text, translate_nbest: text, tokenize: text, dawdle: text}
+    save("pt_en/1", {**inputs, score: pairs, detokenize: ids})
+    for number in "12":
+        save(f"half/{number}", {(lambda x: {"y": x / 2 + 2}): x})

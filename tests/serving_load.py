@@ -6,7 +6,6 @@ serves the shipped model by `tfxformer serve`, and prints what the clients see.
 """
 
 import argparse
-import collections
 import json
 import random
 import threading
@@ -48,7 +47,7 @@ class Load:
     def __init__(self, server, answers, clients=64):
         self.server, self.answers = server, answers
         self.seconds, self.errors, self.wrong = [], [], []
-        self.sentences, self.versions = 0, collections.Counter()
+        self.sentences, self.versions = 0, set()
         self._stop = threading.Event()
         self._channel = grpc.insecure_channel(server.grpc)
         self._threads = [
@@ -74,18 +73,6 @@ class Load:
         wait_for(lambda: len(self.seconds) >= until, 120)
         assert not self.errors and not self.wrong, (self.errors[:3], self.wrong[:3])
 
-    def summary(self):
-        percentiles = (1000 * np.percentile(self.seconds, [50, 95, 99, 100])).round(1)
-        return {
-            "requests": len(self.seconds),
-            "sentences": self.sentences,
-            "errors": len(self.errors),
-            "wrong_answers": len(self.wrong),
-            "seconds": round(self.elapsed, 1),
-            "milliseconds_p50_p95_p99_max": percentiles.tolist(),
-            "sentences_per_second": round(self.sentences / self.elapsed, 1),
-        }
-
     def _run(self, seed):
         rng, texts = random.Random(seed), [*self.answers]
         while not self._stop.is_set():
@@ -108,12 +95,10 @@ class Load:
         return [row["translation"] for row in found["predictions"]]
 
     def _by_grpc(self, texts):
-        request = PredictRequest(
-            model_spec={"name": "pt_en"},
-            inputs={"text": tf.make_tensor_proto(texts, tf.string)},
-        )
+        request = PredictRequest(model_spec={"name": "pt_en"})
+        request.inputs["text"].CopyFrom(tf.make_tensor_proto(texts, tf.string))
         answer = PredictionServiceStub(self._channel).Predict(request, timeout=60)
-        self.versions[answer.model_spec.version.value] += 1
+        self.versions.add(answer.model_spec.version.value)
         return [x.decode() for x in answer.outputs["translation"].string_val]
 
 
@@ -127,7 +112,18 @@ def main():
             time.sleep(seconds / 10)
             size = command.server.metric("process_resident_memory_bytes")
             resident.append(round(size / 2**20))
-    print(json.dumps({**load.summary(), "resident_mib": resident}))
+    percentiles = (1000 * np.percentile(load.seconds, [50, 95, 99, 100])).round(1)
+    summary = {
+        "requests": len(load.seconds),
+        "sentences": load.sentences,
+        "errors": len(load.errors),
+        "wrong_answers": len(load.wrong),
+        "seconds": round(load.elapsed, 1),
+        "milliseconds_p50_p95_p99_max": percentiles.tolist(),
+        "sentences_per_second": round(load.sentences / load.elapsed, 1),
+        "resident_mib": resident,
+    }
+    print(json.dumps(summary))
 
 
 if __name__ == "__main__":

@@ -43,6 +43,9 @@ def asked(request):
     return Asked(url.rstrip("/"), address, model, version)
 
 
+# --- REST: answers ---
+
+
 @pytest.fixture(scope="module")
 def rest(asked):
     """Sends a request, in which M is the model, V its version and P its predict."""
@@ -56,35 +59,21 @@ def rest(asked):
     return rest
 
 
-# --- REST: answers ---
-
-
-def test_status(rest, asked):
-    for path in ("M", "V"):
-        status, found = rest(path)
-        assert status == 200
-        assert {
-            "version": str(asked.version),
-            "state": "AVAILABLE",
-            "status": {"error_code": "OK", "error_message": ""},
-        } in found["model_version_status"]
-
-
-def test_metadata(rest, asked):
-    for path in ("M/metadata", "V/metadata"):
-        status, found = rest(path)
-        spec = {
-            "name": asked.model,
-            "signature_name": "",
-            "version": f"{asked.version}",
-        }
-        assert status == 200 and found["model_spec"] == spec
-        signatures = found["metadata"]["signature_def"]["signature_def"]
-        signature = signatures["serving_default"]
-        assert signature["method_name"] == "tensorflow/serving/predict"
-        text = signature["inputs"]["text"]
-        shape = {"dim": [{"size": "-1", "name": ""}], "unknown_rank": False}
-        assert (text["dtype"], text["tensor_shape"]) == ("DT_STRING", shape)
+@pytest.mark.parametrize("path", ["M", "V"])
+def test_status_and_metadata(rest, asked, path):
+    status, found = rest(path)
+    error = {"error_code": "OK", "error_message": ""}
+    state = {"version": str(asked.version), "state": "AVAILABLE", "status": error}
+    assert status == 200 and state in found["model_version_status"]
+    status, found = rest(f"{path}/metadata")
+    spec = {"name": asked.model, "signature_name": "", "version": str(asked.version)}
+    assert status == 200 and found["model_spec"] == spec
+    signatures = found["metadata"]["signature_def"]["signature_def"]
+    signature = signatures["serving_default"]
+    assert signature["method_name"] == "tensorflow/serving/predict"
+    text = signature["inputs"]["text"]
+    shape = {"dim": [{"size": "-1", "name": ""}], "unknown_rank": False}
+    assert (text["dtype"], text["tensor_shape"]) == ("DT_STRING", shape)
 
 
 class Kind:
@@ -96,15 +85,11 @@ class Kind:
     def __eq__(self, other):
         return isinstance(other, self.kind)
 
-    __hash__ = None
-
 
 TEXT, NUMBER, LIST = Kind(str), Kind(float), Kind(list)
 ROW = {"translation": TEXT, "score": NUMBER}
 BYTES = {"b64": "T2zDoQ=="}
 NBEST = {"translations": LIST, "scores": LIST}
-
-
 PAIRS = {"text": ["a", "b"], "translation": ["c", "d"]}
 
 
@@ -192,30 +177,32 @@ def test_errors(rest, line):
 
 
 @pytest.fixture(scope="module")
-def channel(asked):
+def call(asked):
+    """Calls a method; gives its answer, or the name of the error's code."""
     if asked.grpc is None:
         pytest.skip("give --server-grpc HOST:8500 too")
     with grpc.insecure_channel(asked.grpc) as channel:
-        yield channel
+        predicting, status = PredictionServiceStub(channel), ModelServiceStub(channel)
+
+        def call(method, request, **spec):
+            request.model_spec.MergeFrom(type(request.model_spec)(**spec))
+            stub = status if method == "GetModelStatus" else predicting
+            try:
+                return getattr(stub, method)(request, timeout=60)
+            except grpc.RpcError as error:
+                return error.code().name
+
+        yield call
 
 
 @pytest.fixture
-def predict(asked, channel):
+def predict(asked, call):
     def predict(spec, inputs, outputs=()):
-        request = PredictRequest(
-            model_spec={"name": asked.model, **spec},
-            inputs={name: tf.make_tensor_proto(x) for name, x in inputs.items()},
-            output_filter=outputs,
-        )
-        return PredictionServiceStub(channel).Predict(request, timeout=60)
+        inputs = {name: tf.make_tensor_proto(x) for name, x in inputs.items()}
+        request = PredictRequest(inputs=inputs, output_filter=outputs)
+        return call("Predict", request, **{"name": asked.model, **spec})
 
     return predict
-
-
-def code_of(function, *arguments, **more):
-    with pytest.raises(grpc.RpcError) as caught:
-        function(*arguments, **more)
-    return caught.value.code().name
 
 
 def test_grpc_predict(predict, asked):
@@ -231,35 +218,34 @@ def test_grpc_predict(predict, asked):
         assert spec.signature_name == "serving_default"
     # predict.proto: output_filter, "If not specified, all outputs are returned".
     assert {*predict({}, {"text": ["a"]}, ["score"]).outputs} == {"score"}
-    assert code_of(predict, {}, {"text": ["a"]}, ["nope"]) == "INVALID_ARGUMENT"
+    assert predict({}, {"text": ["a"]}, ["nope"]) == "INVALID_ARGUMENT"
 
 
-GRPC_ERRORS = [
-    ("NOT_FOUND", {"name": "nope"}, {"text": ["a"]}),
-    ("NOT_FOUND", {"version": {"value": 99999}}, {"text": ["a"]}),
-    ("INVALID_ARGUMENT", {"version_label": "no_such_label"}, {"text": ["a"]}),
-    ("INVALID_ARGUMENT", {"name": ""}, {"text": ["a"]}),
-    ("FAILED_PRECONDITION", {"signature_name": "nope"}, {"text": ["a"]}),
-    ("INVALID_ARGUMENT", {}, {}),
-    ("INVALID_ARGUMENT", {}, {"tekst": ["a"]}),
-    ("INVALID_ARGUMENT", {}, {"text": ["a"], "more": ["b"]}),
-    ("INVALID_ARGUMENT", {}, {"text": [1]}),
-    ("INVALID_ARGUMENT", {"signature_name": "score"}, {**PAIRS, "text": ["a"]}),
-]
-
-
-@pytest.mark.parametrize(("code", "spec", "inputs"), GRPC_ERRORS)
+@pytest.mark.parametrize(
+    ("code", "spec", "inputs"),
+    [
+        ("NOT_FOUND", {"name": "nope"}, {"text": ["a"]}),
+        ("NOT_FOUND", {"version": {"value": 99999}}, {"text": ["a"]}),
+        ("INVALID_ARGUMENT", {"version_label": "no_such_label"}, {"text": ["a"]}),
+        ("INVALID_ARGUMENT", {"name": ""}, {"text": ["a"]}),
+        ("FAILED_PRECONDITION", {"signature_name": "nope"}, {"text": ["a"]}),
+        ("INVALID_ARGUMENT", {}, {}),
+        ("INVALID_ARGUMENT", {}, {"tekst": ["a"]}),
+        ("INVALID_ARGUMENT", {}, {"text": ["a"], "more": ["b"]}),
+        ("INVALID_ARGUMENT", {}, {"text": [1]}),
+        ("INVALID_ARGUMENT", {"signature_name": "score"}, {**PAIRS, "text": ["a"]}),
+    ],
+)
 def test_grpc_errors(predict, code, spec, inputs):
-    assert code_of(predict, spec, inputs) == code
+    assert predict(spec, inputs) == code
 
 
-def test_grpc_metadata(asked, channel):
+def test_grpc_metadata(asked, call):
     """get_model_metadata.proto: "signature_def" is the one supported field."""
 
     def metadata(*fields):
         request = GetModelMetadataRequest(metadata_field=fields)
-        request.model_spec.name = asked.model
-        return PredictionServiceStub(channel).GetModelMetadata(request, timeout=60)
+        return call("GetModelMetadata", request, name=asked.model)
 
     answer, found = metadata("signature_def"), SignatureDefMap()
     assert answer.model_spec.version.value == asked.version
@@ -267,20 +253,19 @@ def test_grpc_metadata(asked, channel):
     signature = found.signature_def["serving_default"]
     assert [*signature.inputs] == ["text"]
     assert {*signature.outputs} == {"translation", "score"}
-    assert code_of(metadata) == code_of(metadata, "other") == "INVALID_ARGUMENT"
+    assert metadata() == metadata("other") == "INVALID_ARGUMENT"
 
 
-def test_grpc_status(asked, channel):
+def test_grpc_status(asked, call):
     """get_model_status.proto: all versions if the version is not set."""
 
     def status(**spec):
-        request = GetModelStatusRequest(model_spec=spec)
-        found = ModelServiceStub(channel).GetModelStatus(request, timeout=60)
-        return [(x.version, x.state) for x in found.model_version_status]
+        return call("GetModelStatus", GetModelStatusRequest(), **spec)
 
-    available = (asked.version, ModelVersionStatus.AVAILABLE)
-    assert available in status(name=asked.model)
-    assert available in status(name=asked.model, version={"value": asked.version})
-    assert code_of(status, name="nope") == "NOT_FOUND"
-    assert code_of(status, name=asked.model, version={"value": 99999}) == "NOT_FOUND"
-    assert code_of(status) == "INVALID_ARGUMENT"
+    for spec in ({}, {"version": {"value": asked.version}}):
+        found = status(name=asked.model, **spec).model_version_status
+        states = {each.version: each.state for each in found}
+        assert states[asked.version] == ModelVersionStatus.AVAILABLE
+    assert status(name="nope") == "NOT_FOUND"
+    assert status(name=asked.model, version={"value": 99999}) == "NOT_FOUND"
+    assert status() == "INVALID_ARGUMENT"
