@@ -104,7 +104,7 @@ BESIDE_FIGURE_1 = [
     ),
     ("Section 3.2.3", "padding is never looked at", "layers.masking.padding_mask"),
     ("Section 5.1", "batches of like lengths", "batches.TrainingBatches"),
-    ("Section 5.3", "the learning rate", "training.schedule.CustomSchedule"),
+    ("Section 5.3", "the learning rate", "training.step.CustomSchedule"),
     ("Section 5.4", "dropout", "layers.residual.AddAndNorm"),
     ("Section 5.4", "label smoothing", "training.loss.masked_loss"),
     (

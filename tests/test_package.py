@@ -20,7 +20,7 @@ FILES = {
 }
 FILES = {name.removesuffix(".__init__"): file for name, file in FILES.items()}
 # The parts of the model, in keras.ops; TensorFlow's spellings are in one file.
-MODEL = ["layers", "decoding", "model", "training.loss", "training.schedule"]
+MODEL = ["layers", "decoding", "model", "training.loss"]
 HEAVY = {"tensorflow", "tensorflow_text", "keras", "numpy", "sentencepiece"}
 HEAVY |= {"sacrebleu", "typer", "rich", "yaml"}
 

@@ -221,7 +221,7 @@ def test_other_precisions_are_refused_before_any_work(tmp_path):
 def test_the_mean_of_the_newest_checkpoints(run_folder, tmp_path):
     copy = shutil.copytree(run_folder, tmp_path / "copy")
     transformer = Translator.load(copy).transformer
-    newest, *_ = found = saved_model.checkpoints.list_checkpoints(Run.open(copy))
+    newest, *_ = found = Run.open(copy).checkpoints()
     sets = []
     for checkpoint in found[:2]:
         transformer.load_weights(checkpoint.weights_file)

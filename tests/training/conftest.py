@@ -1,7 +1,7 @@
 """Fixtures of training runs; see `training_runs`."""
 
 import pytest
-from training_runs import EVERYTHING, numbers, outcome, settings, write_pairs
+from training_runs import EVERYTHING, eagerly, numbers, outcome, settings, write_pairs
 
 from tfxformer.training import callbacks
 from tfxformer.training.trainer import train
@@ -23,12 +23,19 @@ def mixture(corpus):
 @pytest.fixture(scope="session")
 def whole(mixture, tmp_path_factory):
     """The folder of such a run that was never stopped."""
-    return train(mixture, tmp_path_factory.mktemp("whole") / "run")
+    with eagerly():
+        return train(mixture, tmp_path_factory.mktemp("whole") / "run")
 
 
 @pytest.fixture(scope="session")
 def expected(whole):
     return outcome(whole)
+
+
+@pytest.fixture
+def eager():
+    with eagerly():
+        yield
 
 
 @pytest.fixture

@@ -63,12 +63,12 @@ def test_agrees_with_numpy(positions, with_bias, smoothing, seed):
     x, embeddings, bias = arrays_of(weights)
     logits, tokens = x @ embeddings.T + bias, (labels != 0).sum()
     sums = sums_of(weights, labels, smoothing)
-    assert float(sums.tokens) == tokens
-    for found, smoothed in ((sums.loss, smoothing), (sums.entropy, 0.0)):
+    assert float(sums[3]) == tokens
+    for found, smoothed in ((sums[0], smoothing), (sums[1], 0.0)):
         expected = numpy_version.cross_entropy(logits, labels, smoothed) * tokens
         assert_allclose(float(found), expected, rtol=1e-5)
     expected = numpy_version.accuracy(logits, labels) * tokens
-    assert_allclose(float(sums.correct), expected, rtol=1e-6)
+    assert_allclose(float(sums[2]), expected, rtol=1e-6)
 
 
 @with_and_without_bias
@@ -77,7 +77,7 @@ def test_agrees_with_numpy(positions, with_bias, smoothing, seed):
 def test_gradients_are_those_of_autodiff(positions, smoothing, with_bias):
     weights, labels = a_case(positions, with_bias)
     value, found = autodiff.gradients(
-        lambda: sums_of(weights, labels, smoothing).loss, weights
+        lambda: sums_of(weights, labels, smoothing)[0], weights
     )
     expected_value, expected = autodiff.gradients(
         lambda: plain_loss(weights, labels, smoothing), weights
@@ -91,9 +91,9 @@ def test_gradients_are_those_of_autodiff(positions, smoothing, with_bias):
 
 def test_a_factor_of_the_loss_is_one_of_its_gradients():
     weights, labels = a_case(9)
-    _, once = autodiff.gradients(lambda: sums_of(weights, labels, 0.1).loss, weights)
+    _, once = autodiff.gradients(lambda: sums_of(weights, labels, 0.1)[0], weights)
     _, more = autodiff.gradients(
-        lambda: 1024.0 * sums_of(weights, labels, 0.1).loss, weights
+        lambda: 1024.0 * sums_of(weights, labels, 0.1)[0], weights
     )
     for slope, larger in zip(once, more, strict=True):
         assert_allclose(larger, 1024 * slope, rtol=1e-5)
@@ -103,7 +103,7 @@ def test_a_factor_of_the_loss_is_one_of_its_gradients():
 def test_padding_has_no_part_in_it(smoothing):
     weights, labels = a_case(7)
     _, slopes = autodiff.gradients(
-        lambda: sums_of(weights, labels, smoothing).loss, weights
+        lambda: sums_of(weights, labels, smoothing)[0], weights
     )
     assert (slopes[0][labels == 0] == 0).all()
     assert (np.abs(slopes[0][labels != 0]).max(-1) > 0).all()
@@ -117,9 +117,7 @@ def test_padding_has_no_part_in_it(smoothing):
         strict=True,
     ):
         assert_allclose(float(a), float(b), rtol=1e-6)
-    _, others = autodiff.gradients(
-        lambda: sums_of(other, labels, smoothing).loss, other
-    )
+    _, others = autodiff.gradients(lambda: sums_of(other, labels, smoothing)[0], other)
     for a, b in zip(slopes, others, strict=True):
         assert_allclose(a, b, rtol=1e-5, atol=1e-6)
 
@@ -131,7 +129,7 @@ def test_nothing_but_padding(with_bias, smoothing):
     labels = np.zeros_like(labels)
     assert [float(x) for x in sums_of(weights, labels, smoothing)] == [0, 0, 0, 0]
     _, slopes = autodiff.gradients(
-        lambda: sums_of(weights, labels, smoothing).loss, weights
+        lambda: sums_of(weights, labels, smoothing)[0], weights
     )
     assert not any(slope.any() for slope in slopes)
 
@@ -149,8 +147,8 @@ def test_half_precision(dtype, with_bias):
         assert keras.backend.standardize_dtype(found.dtype) == "float32"
         # Logits that are nearly the same may be the same: one more or less is right.
         assert_allclose(float(found), float(expected), rtol=1e-2, atol=3)
-    _, slopes = autodiff.gradients(lambda: sums_of(weights, labels, 0.1).loss, weights)
-    _, expected = autodiff.gradients(lambda: sums_of(exact, labels, 0.1).loss, exact)
+    _, slopes = autodiff.gradients(lambda: sums_of(weights, labels, 0.1)[0], weights)
+    _, expected = autodiff.gradients(lambda: sums_of(exact, labels, 0.1)[0], exact)
     assert [str(slope.dtype) for slope in slopes] == [
         dtype,
         *["float32"] * (1 + with_bias),
@@ -166,7 +164,7 @@ def test_large_logits():
     x, embeddings, bias = arrays_of(weights)
     expected = numpy_version.cross_entropy(x @ embeddings.T + bias, labels, 0.1)
     sums = sums_of(weights, labels, 0.1)
-    assert_allclose(float(sums.loss / sums.tokens), expected, rtol=1e-4)
+    assert_allclose(float(sums[0] / sums[3]), expected, rtol=1e-4)
 
 
 # --- Memory -------------------------------------------------------------------------
@@ -181,7 +179,7 @@ def test_the_logits_never_all_exist(with_bias):
         return [np.prod(shape) for shape in found if VOCAB in shape]
 
     chunk = CHUNK * VOCAB
-    ours = sizes(lambda: sums_of(weights, labels, 0.1).loss)
+    ours = sizes(lambda: sums_of(weights, labels, 0.1)[0])
     assert max(ours) == chunk
     # By way of the logits they do; so shapes are seen where there are any.
     assert max(sizes(lambda: plain_loss(weights, labels, 0.1))) >= 8 * chunk

@@ -23,7 +23,6 @@ from tfxformer.exporting.repository import (
 )
 from tfxformer.exporting.signatures import XLA_COLUMNS, XLA_ROWS, n_best_options
 from tfxformer.exporting.verify import verify
-from tfxformer.training import checkpoints
 from tfxformer.training.run import Run, load_weights
 from tfxformer.translator import Translator
 
@@ -127,7 +126,7 @@ def average_checkpoints(transformer, run, last):
         ...
         tfxformer.errors.UserError: nowhere: there is no such run folder
     """
-    found = checkpoints.list_checkpoints(Run.open(run))
+    found = Run.open(run).checkpoints()
     if len(found) < last:
         raise UserError(
             f"{run}: has {len(found)} checkpoints, not {last}: average fewer, or "
@@ -135,7 +134,7 @@ def average_checkpoints(transformer, run, last):
         )
     sets = []
     for checkpoint in found[:last]:
-        checkpoints.verify(checkpoint)
+        checkpoint.verify()
         load_weights(transformer, checkpoint.weights_file)
         sets.append(transformer.get_weights())
     transformer.set_weights([np.mean(x, 0, "float64") for x in zip(*sets, strict=True)])

@@ -150,7 +150,7 @@ def schedule(
     configs = {f"preset {name}": load_config(name) for name in presets}
     configs |= {str(folder): Run.open(folder).config() for folder in run or []}
     start_tensorflow()
-    from tfxformer.training.schedule import make_schedule
+    from tfxformer.training.step import make_schedule
 
     schedules = {
         name: make_schedule(x.training, x.model.d_model) for name, x in configs.items()

@@ -27,27 +27,29 @@ class Data(NamedTuple):
     valid: list  # pairs to validate on
     valid_rows: list  # their ids: of the source, of the target
 
-    def digests(self):
+    def digests(self, sources):
         """What tells it from other data: digests by name."""
-        found = {"tokenizer.model": self.tokenizer.digest}
-        for number, source in enumerate(self.tokens.sources):
-            found[str(number)] = source["digest"]
-        digest = hashlib.sha256(json.dumps(self.valid).encode()).hexdigest()
-        return found | {"validation": digest}
+        digests = [source["digest"] for source in self.tokens.sources]
+        validation = hashlib.sha256(json.dumps(self.valid).encode()).hexdigest()
+        found = dict(zip(sources, digests, strict=True)) | {"validation": validation}
+        return found | {"tokenizer.model": self.tokenizer.digest}
 
 
-def check_sources(config):
-    """Makes sure that all sources are there, without reading them."""
-    if not config.data.sources:
-        raise UserError("data.sources is empty: name where sentence pairs come from")
-    corpora.input_files(_named(config))
-
-
-def load_data(config, run, begun=False):
+def load_data(config, run):
     """Reads all pairs, and learns the vocabulary where there is none yet.
 
     Token ids and validation pairs stay in the run folder. As long as neither settings
     nor files change, nothing is read again.
+
+    Args:
+        config: a `Config`.
+        run: the `Run`, whose folder exists.
+
+    Returns:
+        `Data`.
+
+    Raises:
+        UserError: a source cannot be read, or has no pair that is short enough.
     """
     made_of = _made_of(config)
     if run.tokens_folder.exists() and run.tokenizer_file.exists():
@@ -57,67 +59,69 @@ def load_data(config, run, begun=False):
                 return data
         except UserError as error:
             log.info("%s; making it again", error)
-    sources, valid = read_pairs(config)
-    if not (begun and run.tokenizer_file.exists()):
+    sources, valid = _read_pairs(config)
+    # The weights of a run that has begun are of its vocabulary.
+    if not (run.checkpoints() and run.tokenizer_file.exists()):
         _make_tokenizer(config, sources).save(run.tokenizer_file)
     tokenizer, longest = run.tokenizer(), config.model.max_length
-    rows = _encoded(valid, tokenizer)
-    fits = [max(map(len, row)) < longest for row in rows]
+    fits = [max(map(len, row)) < longest for row in _encoded(valid, tokenizer)]
     about = {
         "made_of": [*made_of, tokenizer.digest],
         "valid": [*itertools.compress(valid, fits)],
     }
     tokens = write_tokens(run.tokens_folder, sources, tokenizer, longest, about)
-    names = [*config.data.sources, "validation"]
     counts = [(source["pairs"], source["too_long"]) for source in tokens.sources]
     counts.append((sum(fits), fits.count(False)))
+    names = [*config.data.sources, "validation"]
     for name, (kept, too_long) in zip(names, counts, strict=True):
-        if too_long:
-            log.info(
-                "%s: %s of %s pairs have more than %s tokens and are left out",
-                name,
-                f"{too_long:,}",
-                f"{kept + too_long:,}",
-                longest - 1,
-            )
         if not kept:
             raise UserError(
                 f"{name}: no pair has at most {longest - 1} tokens; raise "
                 f"model.max_length = {longest}"
             )
+        if too_long:
+            total = f"{kept + too_long:,} pairs have more than {longest - 1} tokens"
+            log.info("%s: %s of %s and are left out", name, f"{too_long:,}", total)
     return open_data(run)
 
 
 def open_data(run):
-    """What `load_data` has left in the run folder."""
+    """Opens what `load_data` has left in the run folder.
+
+    Args:
+        run: the `Run`.
+
+    Returns:
+        `Data`.
+
+    Raises:
+        UserError: it is missing or damaged.
+    """
     tokenizer, tokens = run.tokenizer(), TokenFile(run.tokens_folder)
     valid = [Pair(*pair) for pair in tokens.about["valid"]]
     return Data(tokenizer, tokens, valid, _encoded(valid, tokenizer))
 
 
-def read_pairs(config):
-    """Reads, cleans and splits the corpora that the settings name."""
-    data = config.data
+def _read_pairs(config):
+    """The cleaned pairs of each source, and those to validate on."""
+    data, sources = config.data, []
     names = "data_dir", "columns", "encoding"
     options = {name: getattr(data, name) for name in names}
-    sources = []
+    limits = {
+        name: getattr(data, name) for name in ("max_characters", "max_length_ratio")
+    }
     for source in data.sources:
-        pairs, counts = corpora.load(
-            source,
-            max_characters=data.max_characters,
-            max_length_ratio=data.max_length_ratio,
-            **options,
-        )
+        pairs, counts = corpora.load(source, **limits, **options)
         log.info("%s: %s", source, counts.describe())
         sources.append(pairs)
-    if data.valid is not None:
-        valid, counts = corpora.load(data.valid, "validation", cleaned=False, **options)
-        log.info("%s: %s", data.valid, counts.describe())
-    elif data.sources in (["phrasebook"], ["ted"]):
-        valid, _ = corpora.load(data.sources[0], "validation", cleaned=False, **options)
-    else:
+    valid = data.valid
+    if valid is None and data.sources in (["phrasebook"], ["ted"]):
+        valid = data.sources[0]  # which has a split for it
+    if valid is None:
         return _hold_out(config, sources)
-    return sources, valid
+    pairs, counts = corpora.load(valid, "validation", cleaned=False, **options)
+    log.info("%s: %s", valid, counts.describe())
+    return sources, pairs
 
 
 def _hold_out(config, sources):
@@ -180,7 +184,7 @@ def _named(config):
 def _make_tokenizer(config, sources):
     """Another run's, or one learnt from the pairs."""
     if config.training.init_from:
-        return fine_tuning.tokenizer(config.training.init_from)
+        return fine_tuning.load(config.training.init_from)[0]
     started, size = time.monotonic(), config.tokenizer.vocab_size
     log.info("learning a vocabulary of %s tokens", f"{size:,}")
     lines = (side for pairs in sources for pair in pairs for side in pair)

@@ -15,31 +15,26 @@ from tfxformer.exporting.repository import (
     read_export,
     read_metadata,
 )
-from tfxformer.training.run import Run, load_weights
-
-
-def find(name):
-    """The path of a run folder or of a version of an exported model, by its name.
-
-    Example:
-        >>> find("pt_en").parent.name
-        'pt_en'
-    """
-    named = str(name) == SHIPPED and not Path(name).exists()
-    path = find_model(None if named else name)
-    if not _is_export(path):
-        Run.open(path)
-    return path
+from tfxformer.training.run import Run
 
 
 def settings(name):
-    """The settings that training takes over, by section: ``model`` and ``tokenizer``.
+    """Reads the settings that training takes over.
+
+    Args:
+        name: the model's name.
+
+    Returns:
+        A dict of the sections ``model`` and ``tokenizer``.
+
+    Raises:
+        UserError: there is no such model, or it has an architecture without settings.
 
     Example:
         >>> settings("pt_en")["tokenizer"]
         {'vocab_size': 8000}
     """
-    path = find(name)
+    path = _find(name)
     if not _is_export(path):
         theirs = Run.open(path).config().model_dump()
         return {section: theirs[section] for section in ("model", "tokenizer")}
@@ -53,7 +48,10 @@ def settings(name):
 
 
 def check(config):
-    """Refuses a `Config` whose ``training.init_from`` is built otherwise.
+    """Refuses settings whose model is another than that of ``training.init_from``.
+
+    Args:
+        config: a `Config`.
 
     Raises:
         UserError: naming the setting that differs.
@@ -65,19 +63,14 @@ def check(config):
         ...
         tfxformer.errors.UserError: training.init_from = pt_en: its model.num_layers ...
     """
-    name = config.training.init_from
+    name, ours = config.training.init_from, config.model.model_dump()
     try:
-        path = find(name)
-        theirs = _architecture(ModelConfig(**settings(name)["model"]))
-        if not _is_export(path):
-            Run(path).trained_weights("best")
+        theirs = settings(name)["model"]
     except UserError as error:
         raise UserError(f"training.init_from: {error}") from None
     names = ["num_layers", "num_decoder_layers", "d_model", "num_heads", "dff", "norm"]
     names += ["learned_positions", "tie_embeddings"]
-    if theirs["learned_positions"]:
-        names.append("max_length")
-    ours = _architecture(config.model)
+    names += ["max_length"] if theirs["learned_positions"] else []
     for setting in names:
         if theirs[setting] != ours[setting]:
             raise UserError(
@@ -87,35 +80,34 @@ def check(config):
             )
 
 
-def tokenizer(name):
-    """The `Tokenizer` that training takes over, by the model's name.
+def load(name):
+    """Loads the model that training begins with.
+
+    Args:
+        name: the model's name.
+
+    Returns:
+        Its `Tokenizer` and its `Transformer`; of a run, with the best weights.
+
+    Raises:
+        UserError: there is no such model, or it is damaged.
 
     Example:
-        >>> tokenizer("pt_en").vocab_size
-        8000
+        >>> tokenizer, transformer = load("pt_en")
+        >>> tokenizer.vocab_size == transformer.target_vocab_size
+        True
     """
-    path = find(name)
+    path = _find(name)
     if not _is_export(path):
-        return Run(path).tokenizer()
-    return read_export(path)[0]
+        return Run.open(path).load()
+    return read_export(path)
 
 
-def set_weights(model, name):
-    """Gives a built `Transformer` the weights that a name means; returns their path."""
-    path = find(name)
-    if not _is_export(path):
-        load_weights(model, Run(path).weights_file("best"))
-        return path
-    _, theirs = read_export(path)
-    for weight, value in zip(model.weights, theirs.weights, strict=True):
-        weight.assign(value)
-    return path
+def _find(name):
+    """The path of a run folder or of a version of an exported model, by its name."""
+    shipped = str(name) == SHIPPED and not Path(name).exists()
+    return find_model(None if shipped else name)
 
 
 def _is_export(path):
     return (path / "saved_model.pb").exists()
-
-
-def _architecture(model):
-    depth = model.num_decoder_layers or model.num_layers
-    return model.model_dump() | {"num_decoder_layers": depth}

@@ -1,18 +1,14 @@
 """What training minimises and reports; padding never counts."""
 
-from typing import Any, NamedTuple
-
 import keras
 from keras import ops
 
 from tfxformer.layers.masking import padding_mask
 from tfxformer.tokenizer import PAD_ID
 
-# Positions whose logits exist at the same time: with 8,000 pieces they are 8 MB,
-# which stays in a processor's cache.
+# Positions whose logits exist at the same time: with 8,000 tokens in the vocabulary
+# they take 8 MB, which stays in a processor's cache.
 CHUNK = 256
-# Of a smaller probability float32 has no logarithm.
-LEAST = 1e-37
 
 
 def token_loss(labels, logits, label_smoothing=0.0):
@@ -44,56 +40,36 @@ def token_loss(labels, logits, label_smoothing=0.0):
     return loss
 
 
-class Sums(NamedTuple):
-    """What a batch's real tokens add up to; each a float32 scalar.
-
-    Attributes:
-        loss: with label smoothing, in nats.
-        entropy: without, in nats.
-        correct: tokens whose label has the highest logit.
-        tokens: how many there are.
-
-    Example:
-        >>> sums = Sums(loss=6.0, entropy=5.0, correct=1.0, tokens=2.0)
-        >>> sums.loss / sums.tokens
-        3.0
-    """
-
-    loss: Any
-    entropy: Any
-    correct: Any
-    tokens: Any
-
-
 def output_loss(x, embeddings, bias, labels, label_smoothing=0.0):
     """The output projection and its loss in one: the logits never all exist.
 
-    `CHUNK` positions at a time are projected, compared with their labels, and turned
-    into gradients at once, so nothing of the vocabulary's size is kept for the way
-    back. (A loss is a scalar: all that its gradient still lacks is a factor.)
+    It projects `CHUNK` positions at a time, compares them with their labels, and
+    computes their gradients at once. So it keeps nothing of the vocabulary's size for
+    the backward pass, whose only news is the factor of a scalar loss.
 
     Args:
-        x: the decoder's vectors, ``(positions, d_model)``.
-        embeddings: the output projection, a row a piece, ``(vocab, d_model)``.
+        x: the decoder's hidden states ``(positions, d_model)``.
+        embeddings: the output projection, a row a token, ``(vocab, d_model)``.
         bias: ``(vocab,)``, or None.
-        labels: int32 ``(positions,)``; 0 is padding.
+        labels: token ids ``(positions,)``; 0 is padding.
         label_smoothing: the paper's epsilon, 0 to 1 (section 5.4).
 
     Returns:
-        `Sums`; its loss has gradients.
+        Float32 ``(4,)``, sums over the real tokens: the loss with label smoothing and
+        the loss without, both in nats; how many tokens have the highest logit at their
+        label; and how many tokens there are. Only the first has a gradient.
 
     Example:
         >>> import numpy as np
         >>> x, embeddings = np.ones((3, 4), "float32"), np.zeros((8, 4), "float32")
         >>> sums = output_loss(x, embeddings, None, np.array([5, 6, 0]))
-        >>> float(sums.loss), float(sums.tokens)
+        >>> float(sums[0]), float(sums[3])
         (4.158..., 2.0)
     """
     depth = x.shape[-1]
     weights = (embeddings,) if bias is None else (embeddings, bias)
     labels = ops.cast(labels, "int32")
-    # A whole number of chunks; what is added is padding.
-    missing = -ops.shape(labels)[0] % CHUNK
+    missing = -ops.shape(labels)[0] % CHUNK  # padding makes whole chunks
     labels = ops.reshape(ops.pad(labels, ((0, missing),)), (-1, CHUNK))
     x = ops.reshape(ops.pad(x, ((0, missing), (0, 0))), (-1, CHUNK, depth))
 
@@ -102,23 +78,20 @@ def output_loss(x, embeddings, bias, labels, label_smoothing=0.0):
         sums, slopes = _loss_and_slopes(x, *weights, labels=labels, e=label_smoothing)
 
         def gradient(upstream):
-            factor = upstream[0]  # the loss's; the other sums are only reported
-            return tuple(
-                ops.cast(slope * factor, like.dtype)
-                for slope, like in zip(slopes, (x, *weights), strict=True)
-            )
+            inputs = zip(slopes, (x, *weights), strict=True)
+            return tuple(ops.cast(s * upstream[0], like.dtype) for s, like in inputs)
 
-        return ops.stack(sums), gradient
+        return sums, gradient
 
-    return Sums(*ops.unstack(loss_of(x, *weights), 4))
+    return loss_of(x, *weights)
 
 
 def _loss_and_slopes(x, embeddings, bias=None, *, labels, e):
-    """`Sums`, and the loss's gradients with respect to x, embeddings and bias.
+    """The sums, and the loss's gradients with respect to x, embeddings and bias.
 
-    The gradient with respect to the logits is ``p - (1 - e) onehot - e / vocab``. Of
-    it only the softmax p is as wide as the vocabulary; what the labels and the
-    smoothing add to each product is a row of the embeddings, or their mean.
+    The gradient with respect to the logits is ``p - (1 - e) onehot - e / vocab``. Only
+    the softmax p in it is as wide as the vocabulary: what the labels and the smoothing
+    add to each product is a row of the embeddings, or their mean.
     """
     vocab, depth = embeddings.shape
     kernel = ops.cast(ops.transpose(embeddings), x.dtype)  # (d_model, vocab)
@@ -129,7 +102,7 @@ def _loss_and_slopes(x, embeddings, bias=None, *, labels, e):
     chunks = x  # (chunks, CHUNK, d_model)
 
     def chunk(i, carry):
-        loss, entropy, correct, tokens, x_slopes, slope, *bias_slope = carry
+        sums, x_slopes, slope, *bias_slope = carry
         x, label = chunks[i], labels[i]  # (CHUNK, d_model), (CHUNK,)
         real = ops.cast(ops.not_equal(label, PAD_ID), "float32")  # (CHUNK,)
         wide = ops.cast(x, "float32")
@@ -139,26 +112,15 @@ def _loss_and_slopes(x, embeddings, bias=None, *, labels, e):
         if bias is not None:
             logits = logits + ops.cast(bias, logits.dtype)
         p = ops.softmax(logits)
-        highest = ops.cast(ops.max(p, axis=-1), "float32")
-        at_label = [ops.take_along_axis(y, label[:, None], axis=1) for y in (p, logits)]
-        p_label, label_logit = (ops.cast(y[:, 0], "float32") for y in at_label)
-        p_label = ops.where(real > 0, p_label, 1.0)
-
-        def exact():
-            most = ops.cast(ops.max(logits, axis=-1), "float32")
-            return (most - ops.log(highest) - label_logit) * real
-
-        # Each pass over what is as wide as the vocabulary costs: this one is seldom
-        # needed.
-        each = ops.cond(ops.min(p_label) > LEAST, lambda: -ops.log(p_label), exact)
-        mean_logit = ops.matmul(wide, mean) + mean_bias
-        smoothed = each + e * (label_logit - mean_logit)
-        sums = (
-            loss + ops.sum(smoothed * real),
-            entropy + ops.sum(each * real),
-            correct + ops.sum(ops.cast(p_label >= highest, "float32") * real),
-            tokens + ops.sum(real),
-        )
+        at_label = ops.take_along_axis(logits, label[:, None], axis=1)[:, 0]
+        at_label = ops.cast(at_label, "float32")
+        highest = ops.cast(ops.max(logits, axis=-1), "float32")
+        # -log p of the label, also where that p is too small for float32.
+        each = highest - at_label - ops.log(ops.cast(ops.max(p, axis=-1), "float32"))
+        smoothed = each + e * (at_label - ops.matmul(wide, mean) - mean_bias)
+        correct = ops.cast(at_label >= highest, "float32")
+        row = ops.stack([smoothed, each, correct, ops.ones_like(real)])  # (4, CHUNK)
+        sums = sums + ops.matmul(row, real)
         p = ops.cast(p, x.dtype)
         x_slope = ops.cast(ops.matmul(p, ops.transpose(kernel)), "float32")
         target = (1 - e) * ops.take(embeddings, label, axis=0) + e * mean
@@ -169,14 +131,12 @@ def _loss_and_slopes(x, embeddings, bias=None, *, labels, e):
             total + ops.matmul(real, ops.cast(p, "float32")) for total in bias_slope
         ]
         x_slopes = ops.slice_update(x_slopes, (i, 0, 0), x_slope[None])
-        return (*sums, x_slopes, slope, *bias_slope)
+        return (sums, x_slopes, slope, *bias_slope)
 
-    nothing = ops.zeros((), "float32")
-    start = [*[nothing] * 4, ops.zeros(ops.shape(x), "float32")]
-    start += [ops.zeros((depth, vocab), "float32")]
-    start += [] if bias is None else [ops.zeros((vocab,), "float32")]
-    carry = ops.fori_loop(0, ops.shape(labels)[0], chunk, tuple(start))
-    sums, (x_slope, slope, *bias_slope) = carry[:4], carry[4:]
+    shapes = [(4,), ops.shape(x), (depth, vocab)] + ([] if bias is None else [(vocab,)])
+    start = tuple(ops.zeros(shape, "float32") for shape in shapes)
+    carry = ops.fori_loop(0, ops.shape(labels)[0], chunk, start)
+    sums, x_slope, slope, *bias_slope = carry
 
     label = ops.reshape(labels, (-1,))
     real = ops.cast(ops.not_equal(label, PAD_ID), "float32")

@@ -2,12 +2,16 @@
 
 import contextlib
 import fcntl
+import hashlib
 import json
 import logging
 import os
+import shutil
 import socket
 from dataclasses import dataclass
 from pathlib import Path
+
+import numpy as np
 
 from tfxformer.config import load_config
 from tfxformer.errors import UserError
@@ -17,6 +21,9 @@ log = logging.getLogger("tfxformer")
 
 # The weights of a run that can be asked for.
 CHECKPOINTS = ("best", "last")
+# The files of a checkpoint; the last has the checksums of the others.
+WEIGHTS, AVERAGED = "model.weights.h5", "averaged.weights.h5"
+ARRAYS, STATE, DIGESTS = "state.npz", "state.json", "sha256.json"
 
 
 @dataclass(frozen=True)
@@ -26,14 +33,6 @@ class Run:
     Args:
         path: the folder.
 
-    Attributes:
-        config_file: the settings, YAML.
-        tokenizer_file: the SentencePiece model.
-        checkpoints_folder: a folder for each checkpoint: all it takes to resume.
-        tokens_folder: the pairs it trains on, as token ids.
-        metrics_file: what was measured, a JSON object a line.
-        tensorboard_folder: the same for TensorBoard.
-
     Example:
         >>> run = Run(Path("runs/mine"))
         >>> run.config_file.as_posix(), run.weights_file("best").as_posix()
@@ -42,26 +41,16 @@ class Run:
 
     path: Path
 
-    config_file = property(lambda self: self.path / "config.yaml")
+    config_file = property(lambda self: self.path / "config.yaml", doc="The settings.")
     tokenizer_file = property(lambda self: self.path / "tokenizer.model")
     checkpoints_folder = property(lambda self: self.path / "checkpoints")
-    tokens_folder = property(lambda self: self.path / "tokens")
+    tokens_folder = property(lambda self: self.path / "tokens")  # the pairs as ids
     metrics_file = property(lambda self: self.path / "metrics.jsonl")
     tensorboard_folder = property(lambda self: self.path / "tensorboard")
 
     @classmethod
     def open(cls, path):
-        """A run folder that is there.
-
-        Args:
-            path: the folder.
-
-        Returns:
-            A `Run`.
-
-        Raises:
-            UserError: it is not there, or is no run folder.
-        """
+        """Opens a run folder; a `UserError` where it is none."""
         run = cls(Path(path))
         if not run.path.is_dir():
             raise UserError(f"{path}: there is no such run folder")
@@ -83,7 +72,7 @@ class Run:
         return Tokenizer.load(self.tokenizer_file)
 
     def load(self, checkpoint="best"):
-        """What was trained.
+        """Loads what was trained.
 
         Args:
             checkpoint: one of `CHECKPOINTS`.
@@ -100,7 +89,7 @@ class Run:
         return tokenizer, model
 
     def trained_weights(self, checkpoint="best"):
-        """The file of one of `CHECKPOINTS`, or an error where it is not there."""
+        """The file of one of `CHECKPOINTS`; a `UserError` where it is missing."""
         if checkpoint not in CHECKPOINTS:
             known = ", ".join(CHECKPOINTS)
             raise UserError(f"checkpoint {checkpoint!r}: there are {known}")
@@ -109,15 +98,88 @@ class Run:
             raise UserError(f"{self.path}: {file.name} is missing: train the run first")
         return file
 
-    @contextlib.contextmanager
-    def locked(self):
-        """Within it, no other process trains in this folder.
+    def checkpoints(self):
+        """The run's `Checkpoint`s, sound or not, the newest first."""
+        paths = self.checkpoints_folder.glob("step-*")
+        return [Checkpoint(path) for path in sorted(paths, reverse=True)]
 
-        The lock goes with the process, however that ends.
+    def newest_checkpoint(self):
+        """The newest sound `Checkpoint`, or None where the run has none at all."""
+        found = self.checkpoints()
+        for checkpoint in found:
+            try:
+                checkpoint.verify()
+                return checkpoint
+            except UserError as error:
+                log.warning("%s; trying the checkpoint before it", error)
+        if found:
+            raise UserError(
+                f"{self.checkpoints_folder}: no checkpoint is sound; bring one back, "
+                f"or delete {self.path} to begin anew"
+            )
+        return None
+
+    def save_checkpoint(self, state, writers, keep_last):
+        """Writes a checkpoint, gives its weights their names, and removes old ones.
+
+        A checkpoint is forced to the disk under another name and then renamed, so that
+        it is there as a whole or not at all.
+
+        Args:
+            state: a dict for JSON; ``step`` names the checkpoint, and the one in
+                ``best_step`` is the best.
+            writers: a function of a path for each file, by its name.
+            keep_last: how many checkpoints stay.
 
         Raises:
-            UserError: another process does.
+            UserError: it cannot be written.
         """
+        step = state["step"]
+        path = self.checkpoints_folder / f"step-{step:08d}"
+        part = path.with_name(f".part-{path.name}")
+        try:
+            for left in self.checkpoints_folder.glob(".part-*"):  # by a kill
+                shutil.rmtree(left)
+            part.mkdir(parents=True)
+            for name, write in writers.items():
+                write(part / name)
+            (part / STATE).write_text(json.dumps(state, indent=1), encoding="utf-8")
+            digests = {file.name: _digest(file) for file in part.iterdir()}
+            (part / DIGESTS).write_text(json.dumps(digests), encoding="utf-8")
+            for file in (*part.iterdir(), part):
+                _to_disk(file)
+            shutil.rmtree(path, ignore_errors=True)  # a damaged one of the same step
+            os.replace(part, path)
+            _to_disk(self.checkpoints_folder)
+            self.publish(Checkpoint(path))
+        except (OSError, RuntimeError, ValueError) as error:  # h5py raises all three
+            number = getattr(error, "errno", None)
+            reason = os.strerror(number) if number else str(error).partition("\n")[0]
+            raise UserError(
+                f"{path}: step {step:,} could not be saved: {reason}; the checkpoints "
+                "before it are as they were: put that right, and the same command "
+                "resumes"
+            ) from None
+        finally:
+            shutil.rmtree(part, ignore_errors=True)
+        # Later ones are damaged, or the run would have resumed from them.
+        found = self.checkpoints()
+        kept = [checkpoint for checkpoint in found if checkpoint.step <= step]
+        for old in {*found} - {*kept[:keep_last]}:
+            shutil.rmtree(old.path, ignore_errors=True)
+
+    def publish(self, checkpoint):
+        """Gives a checkpoint's weights the names under which a run's are found."""
+        _link(checkpoint.weights_file, self.weights_file("last"))
+        if checkpoint.state()["best_step"] == checkpoint.step:
+            # What was validated: the moving average where there is one.
+            averaged = checkpoint.path / AVERAGED
+            best = averaged if averaged.exists() else checkpoint.weights_file
+            _link(best, self.weights_file("best"))
+
+    @contextlib.contextmanager
+    def locked(self):
+        """Within it, no other process trains in this folder, or a `UserError`."""
         file = self.path / ".lock"
         try:
             opened = open(file, "a+", encoding="utf-8")  # noqa: SIM115
@@ -128,14 +190,10 @@ class Run:
                 fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 opened.seek(0)
-                who = opened.read().strip() or "another process"
                 raise UserError(
-                    f"{self.path}: {who} is training in this folder: wait for it, or "
-                    "use another folder"
+                    f"{self.path}: {opened.read()} is training in this folder: wait "
+                    "for it, or use another folder"
                 ) from None
-            except OSError as error:
-                text = "%s: cannot be locked (%s): start no second training in it"
-                log.warning(text, self.path, error.strerror)
             # Only for the message above: a full disk is no reason to stop here.
             with contextlib.suppress(OSError):
                 os.ftruncate(opened.fileno(), 0)
@@ -144,8 +202,78 @@ class Run:
             yield
 
 
+@dataclass(frozen=True)
+class Checkpoint:
+    """All that a run needs to resume as if it had never stopped.
+
+    Args:
+        path: its folder, such as ``checkpoints/step-00001000``.
+    """
+
+    path: Path
+
+    # After how many steps it was taken; the weights as trained.
+    step = property(lambda self: int(self.path.name.removeprefix("step-")))
+    weights_file = property(lambda self: self.path / WEIGHTS)
+
+    def state(self):
+        """What the run knew, but for arrays, as a dict."""
+        return json.loads((self.path / STATE).read_text(encoding="utf-8"))
+
+    def arrays(self):
+        """What `TrainingTransformer.state` returned."""
+        with np.load(self.path / ARRAYS, allow_pickle=False) as arrays:
+            return [arrays[name] for name in arrays.files]
+
+    def verify(self):
+        """Compares its files with their checksums.
+
+        Raises:
+            UserError: naming the one that is damaged or missing.
+        """
+        file = self.path / DIGESTS
+        try:
+            digests = json.loads(file.read_bytes())
+            for name, digest in digests.items():
+                file = self.path / name
+                if _digest(file) != digest:
+                    raise ValueError
+        except OSError as error:
+            raise UserError(f"{file}: {error.strerror}") from None
+        except ValueError:
+            raise UserError(f"{file}: damaged, its checksum is another") from None
+
+
+def _link(file, name):
+    """A second name for a file, which costs no room; a copy where that cannot be."""
+    part = name.with_name(f".part.{name.name}")
+    part.unlink(missing_ok=True)
+    # Renaming one name of a file to another of its names would leave both.
+    if name.exists() and os.path.samefile(file, name):
+        return
+    try:
+        os.link(file, part)
+    except OSError:
+        shutil.copyfile(file, part)
+    os.replace(part, name)
+
+
+def _digest(file):
+    with open(file, "rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
+
+
+def _to_disk(path):
+    """Waits until what was written would survive the power going."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def build_model(config, vocab_size, precision="float32", model_class=None):
-    """The model that the settings describe, with fresh weights.
+    """Builds the model that the settings describe, with fresh weights.
 
     Args:
         config: a `Config`.
@@ -183,13 +311,6 @@ def load_weights(model, file):
 
     Raises:
         UserError: the file is damaged or of another model.
-
-    Example:
-        >>> config = load_config("tiny", overrides=["model.num_layers=1"])
-        >>> load_weights(build_model(config, vocab_size=300), "nowhere.weights.h5")
-        Traceback (most recent call last):
-        ...
-        tfxformer.errors.UserError: nowhere.weights.h5: damaged, or of another model ...
     """
     try:
         model.load_weights(file)
@@ -201,14 +322,14 @@ def load_weights(model, file):
 
 
 def measurements(path):
-    """What was measured in a run.
+    """Reads what was measured in a run.
 
     Args:
         path: the run folder.
 
     Returns:
         A list of dicts, each with ``step``, ``split`` ("train" or "validation") and
-        values by name, such as ``loss``. Lines that hold no such dict are left out.
+        values by name, such as ``loss``.
 
     Raises:
         UserError: the folder has none, or they cannot be read.
@@ -219,15 +340,9 @@ def measurements(path):
         ...
         tfxformer.errors.UserError: nowhere/metrics.jsonl: No such file ...
     """
-    file, rows = Run(Path(path)).metrics_file, []
+    file = Run(Path(path)).metrics_file
     try:
-        lines = file.read_bytes().split(b"\n")
+        *lines, _ = file.read_bytes().split(b"\n")  # a kill may have cut off the last
     except OSError as error:
         raise UserError(f"{file}: {error.strerror}: give a run folder") from None
-    for line in lines:
-        # Not JSON, not UTF-8, or of more brackets or digits than Python reads.
-        with contextlib.suppress(ValueError, RecursionError):
-            row = json.loads(line)
-            if isinstance(row, dict) and type(row.get("step")) is int:
-                rows.append(row)
-    return rows
+    return [json.loads(line) for line in lines]

@@ -10,34 +10,41 @@ from keras import ops
 from tfxformer.model import Transformer
 from tfxformer.tokenizer import PAD_ID
 from tfxformer.training.loss import output_loss
-from tfxformer.training.schedule import make_schedule
 
 
 class TrainingTransformer(Transformer):
     """A `Transformer` whose step calls the fused output loss, a quarter faster.
 
     Its weights files are those of a `Transformer`, without the optimizer. Each step
-    logs ``sums``, float32 ``(1, 6)``, over all devices: the loss with label smoothing,
-    the loss without, correct tokens, tokens, target positions with padding, and
-    ``stop_request``, which any worker may assign so that all see it in the same step.
+    logs ``sums``, float32 ``(1, 6)``, over all devices: what `loss.output_loss`
+    returns, target positions with padding, and ``stop_request``, which any worker may
+    assign so that all see it in the same step.
+
+    Args:
+        config: a `Transformer`'s arguments.
 
     Example:
-        >>> from tfxformer.config import load_config
+        >>> from tfxformer.config import TrainingConfig
         >>> model = TrainingTransformer(
-        ...     num_layers=1, d_model=16, num_heads=2, dff=32,
-        ...     input_vocab_size=100, target_vocab_size=100,
+        ...     num_layers=1, d_model=8, num_heads=1, dff=8, tie_embeddings=True,
+        ...     input_vocab_size=10, target_vocab_size=10,
         ... )
         >>> model.build()
-        >>> model.prepare(load_config("tiny").training)
+        >>> model.prepare(TrainingConfig())
+        >>> model.run_eagerly = True  # a graph takes longer to make than one step
         >>> source, target = np.array([[7, 8, 3]]), np.array([[2, 5, 3]])
-        >>> batch = (source, target[:, :-1]), target[:, 1:]
-        >>> _ = model.fit(*batch, verbose=0)
-        >>> float(model.sums_of([batch])[3])  # tokens
+        >>> done = model.fit((source, target[:, :-1]), target[:, 1:], verbose=0)
+        >>> loss, entropy, correct, tokens, *_ = done.history["sums"][0][0]
+        >>> float(tokens)
         2.0
     """
 
     def prepare(self, settings):
-        """Compiles it, built, in the scope of the strategy that is to train it."""
+        """Compiles the built model, in the scope of the strategy that trains it.
+
+        Args:
+            settings: a `TrainingConfig`.
+        """
         self.label_smoothing = settings.label_smoothing
         self.stop_request = tf.Variable(0.0, trainable=False)
         optimizer = make_optimizer(settings, self.config["d_model"])
@@ -60,7 +67,7 @@ class TrainingTransformer(Transformer):
             loss = self.optimizer.scale_loss(sums[0] / tokens)
         variables = self.trainable_variables
         gradients = tape.gradient(loss, [variable.value for variable in variables])
-        # An embedding's are rows alone.
+        # An embedding's gradient has the rows of the batch alone.
         self.optimizer.apply([*map(tf.convert_to_tensor, gradients)], variables)
         positions = ops.cast(ops.size(target_out), "float32")
         more = ops.stack([positions, self.stop_request])
@@ -68,33 +75,39 @@ class TrainingTransformer(Transformer):
         return {"sums": sums[None]}  # several workers' logs need a first axis
 
     def _sums(self, batch, label_smoothing, training):
-        """The fields of `loss.Sums` as a vector."""
+        """What `output_loss` returns for a batch."""
         inputs, target_out = batch
         x = self.hidden_states(inputs, training=training)  # (batch, target, d_model)
         embeddings, bias = self.output_embeddings()
-        sums = output_loss(
+        return output_loss(
             ops.reshape(x, (-1, x.shape[-1])),
-            ops.convert_to_tensor(embeddings),
-            None if bias is None else ops.convert_to_tensor(bias),
+            tf.convert_to_tensor(embeddings),
+            None if bias is None else tf.convert_to_tensor(bias),
             ops.reshape(target_out, (-1,)),
             label_smoothing,
         )
-        return ops.stack([*sums])
 
     def sums_of(self, batches):
-        """The sums of batches, NumPy arrays, without dropout, on this worker alone."""
+        """Adds up the loss of batches, without dropout, on this worker alone.
+
+        Args:
+            batches: ``((source, target_in), target_out)`` each, NumPy arrays.
+
+        Returns:
+            NumPy ``(4,)``: the sums of `loss.output_loss`, without label smoothing.
+        """
         batches = (tf.nest.map_structure(tf.constant, batch) for batch in batches)
         return np.sum([self._evaluate(batch).numpy() for batch in batches], axis=0)
 
     @contextlib.contextmanager
     def averaged(self):
         """Within it, the weights are their moving averages, if there are any."""
-        if not _inner(self.optimizer).use_ema:
-            yield
-            return
-        variables = self.trainable_variables
+        # Keras wraps the optimizer to scale the loss of float16.
+        optimizer = getattr(self.optimizer, "inner_optimizer", self.optimizer)
+        variables = self.trainable_variables if optimizer.use_ema else []
         kept = [ops.convert_to_numpy(variable) for variable in variables]
-        self.optimizer.finalize_variable_values(variables)
+        if variables:
+            self.optimizer.finalize_variable_values(variables)
         try:
             yield
         finally:
@@ -119,16 +132,19 @@ class TrainingTransformer(Transformer):
             self.optimizer = optimizer
 
     def state(self):
-        """All that a step changes but the weights."""
+        """Returns all that a step changes but the weights, as NumPy arrays."""
         return [ops.convert_to_numpy(variable) for variable in self._state_variables()]
 
     def restore(self, state):
-        """Takes what `state` returned."""
-        variables = self._state_variables()
-        shapes = [tuple(variable.shape) for variable in variables]
-        if shapes != [np.shape(array) for array in state]:
-            raise ValueError("of another model or another optimizer")
-        for variable, array in zip(variables, state, strict=True):
+        """Takes over what `state` returned.
+
+        Args:
+            state: its arrays.
+
+        Raises:
+            ValueError: they are of another model or optimizer.
+        """
+        for variable, array in zip(self._state_variables(), state, strict=True):
             variable.assign(array)
 
     def _state_variables(self):
@@ -136,6 +152,76 @@ class TrainingTransformer(Transformer):
 
     def _maybe_symbolic_build(self, iterator=None, data_batch=None):
         """Nothing: it is built, and Keras 3.15 fails here with several workers."""
+
+
+def _over_replicas(value):
+    """The sum over the devices of all workers."""
+    context = tf.distribute.get_replica_context()
+    if context.num_replicas_in_sync == 1:
+        return value
+    return context.all_reduce(tf.distribute.ReduceOp.SUM, value)
+
+
+# --- The optimizer and its learning rate ---
+
+
+@keras.saving.register_keras_serializable("tfxformer")
+class CustomSchedule(keras.optimizers.schedules.LearningRateSchedule):
+    """``d_model^-0.5 * min(step^-0.5, step * warmup_steps^-1.5)`` (section 5.3).
+
+    It peaks at ``(d_model * warmup_steps)^-0.5``, in step ``warmup_steps``.
+
+    Args:
+        d_model: the model's width.
+        warmup_steps: steps until the peak.
+
+    Example:
+        >>> schedule = CustomSchedule(d_model=512, warmup_steps=4000)
+        >>> round(float(schedule(3999)), 6)
+        0.000699
+    """
+
+    def __init__(self, d_model, warmup_steps=4000):
+        super().__init__()
+        self.d_model = float(d_model)  # of any numeric type
+        self.warmup_steps = float(warmup_steps)
+
+    def __call__(self, step):
+        # Keras counts steps from 0, the paper from 1: step 0 would learn nothing.
+        step = ops.cast(step, "float32") + 1.0
+        rise = step * self.warmup_steps**-1.5
+        return self.d_model**-0.5 * ops.minimum(ops.rsqrt(step), rise)
+
+    def get_config(self):
+        return {"d_model": self.d_model, "warmup_steps": self.warmup_steps}
+
+
+def make_schedule(settings, d_model):
+    """The learning rate that the settings name: up in a straight line, then down.
+
+    Args:
+        settings: a `TrainingConfig`.
+        d_model: the model's width, which decides the paper's peak.
+
+    Returns:
+        A Keras schedule: "inverse_sqrt" (the paper's shape) or "cosine" (down to 0 in
+        the last step; Loshchilov and Hutter 2017).
+
+    Example:
+        >>> from tfxformer.config import TrainingConfig
+        >>> settings = TrainingConfig(learning_rate=1e-3, warmup_steps=100)
+        >>> round(float(make_schedule(settings, 512)(99)), 6)
+        0.001
+    """
+    warmup = settings.warmup_steps
+    peak = settings.learning_rate or (d_model * warmup) ** -0.5
+    if settings.schedule == "cosine":
+        steps = max(settings.steps - warmup, 1)
+        return keras.optimizers.schedules.CosineDecay(
+            0.0, decay_steps=steps, warmup_target=peak, warmup_steps=warmup
+        )
+    # The paper's, of the width that has this peak.
+    return CustomSchedule(1 / (peak * peak * warmup), warmup)
 
 
 def make_optimizer(settings, d_model):
@@ -155,38 +241,14 @@ def make_optimizer(settings, d_model):
         options["gradient_accumulation_steps"] = settings.accumulate
     if settings.optimizer == "adam":
         return keras.optimizers.Adam(beta_1=0.9, beta_2=0.98, **options)
-    return Muon(
-        adam_beta_1=0.9,
-        adam_beta_2=0.98,
-        weight_decay=None,
-        adam_weight_decay=None,
-        precision=settings.precision,
-        **options,
-    )
+    options |= {"weight_decay": None, "adam_weight_decay": None}
+    muon = Muon if settings.precision == "bfloat16" else keras.optimizers.Muon
+    return muon(adam_beta_1=0.9, adam_beta_2=0.98, **options)
 
 
 class Muon(keras.optimizers.Muon):
-    """Keras's, whose matrix products are in bfloat16 where the model's are."""
-
-    def __init__(self, *args, precision, **kwargs):
-        super().__init__(*args, **kwargs)
-        self.precision = precision
+    """Keras's, with its matrix products in bfloat16, as the model's are."""
 
     def zeropower_via_newtonschulz5(self, x, steps):
-        if self.precision != "bfloat16":
-            return super().zeropower_via_newtonschulz5(x, steps)
-        x, given = ops.cast(x, "bfloat16"), x.dtype
-        return ops.cast(super().zeropower_via_newtonschulz5(x, steps), given)
-
-
-def _inner(optimizer):
-    """The optimizer that Keras wraps to scale float16's loss."""
-    return getattr(optimizer, "inner_optimizer", optimizer)
-
-
-def _over_replicas(value):
-    """The sum over the devices of all workers."""
-    context = tf.distribute.get_replica_context()
-    if context.num_replicas_in_sync == 1:
-        return value
-    return context.all_reduce(tf.distribute.ReduceOp.SUM, value)
+        half = super().zeropower_via_newtonschulz5(ops.cast(x, "bfloat16"), steps)
+        return ops.cast(half, x.dtype)

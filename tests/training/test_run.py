@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from tfxformer.errors import UserError
-from tfxformer.training import checkpoints
 from tfxformer.training.run import Run
 
 
@@ -24,20 +23,30 @@ def save(run, step, best_step=0, averaged=False, keep_last=2):
     writers["state.npz"] = lambda path: np.savez(path, np.full(3, step))
     if averaged:
         writers["averaged.weights.h5"] = write("averaged")
-    state = {"step": step, "best_step": best_step}
-    checkpoints.save(run, state, writers, keep_last)
+    run.save_checkpoint({"step": step, "best_step": best_step}, writers, keep_last)
 
 
 def names(run):
     return sorted(path.name for path in run.checkpoints_folder.iterdir())
 
 
-def test_a_checkpoint_is_found_and_its_weights_have_names(run):
-    assert checkpoints.newest(run) is None and not checkpoints.are_in(run)
+@pytest.fixture(params=["links", "copies"])
+def links(request, monkeypatch):
+    """A file system where a file can have two names, and one where it cannot."""
+
+    def refuse(*_):
+        raise OSError(1, "Operation not permitted")
+
+    if request.param == "copies":
+        monkeypatch.setattr(os, "link", refuse)
+
+
+def test_a_checkpoint_is_found_and_its_weights_have_names(run, links):
+    assert run.newest_checkpoint() is None
     save(run, 5, best_step=5, averaged=True)
     save(run, 10, best_step=5)
-    found = checkpoints.newest(run)
-    assert found.step == 10 and found.state["best_step"] == 5
+    found = run.newest_checkpoint()
+    assert found.step == 10 and found.state()["best_step"] == 5
     assert [array.tolist() for array in found.arrays()] == [[10] * 3]
     assert run.weights_file("last").read_text() == "weights 10"
     # The average where there is one, for that was validated.
@@ -53,7 +62,7 @@ def test_only_the_newest_are_kept_and_best_outlives_its_checkpoint(run):
     assert len(names(run)) == 3
 
 
-@pytest.mark.parametrize("file", ["model.weights.h5", "state.npz", "state.json"])
+@pytest.mark.parametrize("file", ["model.weights.h5", "state.npz", "sha256.json"])
 @pytest.mark.parametrize("how", ["missing", "truncated", "one bit"])
 def test_a_damaged_checkpoint_is_named_and_the_one_before_it_used(
     file, how, run, caplog
@@ -66,17 +75,17 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_used(
     if how != "missing":
         content[len(content) // 2] ^= 1
         damaged.write_bytes(content if how == "one bit" else content[:-5])
-    assert checkpoints.newest(run).step == 5
-    assert str(damaged) in caplog.text and "the checkpoint before it" in caplog.text
-    damaged.parent.rename(damaged.parent.with_name("step-00000005x"))
+    assert run.newest_checkpoint().step == 5
+    assert str(damaged.parent) in caplog.text
+    assert file == "sha256.json" or str(damaged) in caplog.text
     shutil.rmtree(run.checkpoints_folder / "step-00000005")
     with pytest.raises(UserError, match="no checkpoint is sound"):
-        checkpoints.newest(run)
+        run.newest_checkpoint()
 
 
 @pytest.mark.parametrize("at", range(1, 8))
 def test_a_full_disk_leaves_what_was_there(at, run, monkeypatch):
-    """Whichever file it is that finds no room."""
+    """Whichever file finds no room: five, their folder, and that of all checkpoints."""
     save(run, 5, best_step=5)
     real, calls = os.fsync, []
 
@@ -87,22 +96,18 @@ def test_a_full_disk_leaves_what_was_there(at, run, monkeypatch):
             raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", fsync)
-    if at == 7:  # there are six
-        save(run, 10, best_step=10, averaged=True)
-        return
     with pytest.raises(
         UserError, match="step 10 could not be saved: No space"
     ) as error:
         save(run, 10, best_step=10, averaged=True)
     assert "\n" not in str(error.value)
     assert not [name for name in names(run) if name.startswith(".")]
-    newest = checkpoints.newest(run).step
-    assert newest == (10 if at == 6 else 5)  # the last one is of the folder
+    newest = run.newest_checkpoint()
+    assert newest.step == (10 if at == 7 else 5)
     assert run.weights_file("best").read_text() == "weights 5"
-    monkeypatch.undo()
     # A start gives the names that a kill came before.
-    checkpoints.publish(run, checkpoints.newest(run))
-    assert run.weights_file("last").read_text() == f"weights {newest}"
+    run.publish(newest)
+    assert run.weights_file("last").read_text() == f"weights {newest.step}"
 
 
 def test_what_was_killed_half_way_is_no_checkpoint(run):
@@ -111,16 +116,6 @@ def test_what_was_killed_half_way_is_no_checkpoint(run):
         run.checkpoints_folder / "step-00000005",
         run.checkpoints_folder / ".part-step-00000010",
     )
-    assert checkpoints.newest(run).step == 5
-    assert [found.step for found in checkpoints.list_checkpoints(run)] == [5]
-    checkpoints.remove_parts(run)
-    assert names(run) == ["step-00000005"]
-
-
-def test_copies_stand_in_where_a_file_cannot_have_two_names(run, monkeypatch):
-    def refuse(*_):
-        raise OSError(1, "Operation not permitted")
-
-    monkeypatch.setattr(os, "link", refuse)
-    save(run, 5, best_step=5)
-    assert run.weights_file("best").read_text() == "weights 5"
+    assert [found.step for found in run.checkpoints()] == [5]
+    save(run, 6)
+    assert names(run) == ["step-00000005", "step-00000006"]
