@@ -15,7 +15,6 @@ import numpy as np
 
 from tfxformer.config import load_config
 from tfxformer.errors import UserError
-from tfxformer.tokenizer import Tokenizer
 
 log = logging.getLogger("tfxformer")
 
@@ -69,6 +68,8 @@ class Run:
 
     def tokenizer(self):
         """The run's `Tokenizer`."""
+        from tfxformer.tokenizer import Tokenizer  # as `Transformer` below, it is heavy
+
         return Tokenizer.load(self.tokenizer_file)
 
     def load(self, checkpoint="best"):
