@@ -4,9 +4,7 @@ Standard output carries the answer alone; progress and logs go to standard error
 Heavy imports wait until a command needs them, so that help and errors come at once.
 """
 
-import errno
 import logging
-import os
 import shlex
 import signal
 import sys
@@ -15,7 +13,7 @@ import uuid
 from pathlib import Path
 from typing import Annotated, Literal
 
-from typer import Argument, Exit, Option
+from typer import Argument, Exit, FileBinaryRead, Option
 
 from tfxformer import __version__, corpora
 from tfxformer.commands import (
@@ -40,10 +38,10 @@ from tfxformer.server import ServerSettings
 log = logging.getLogger("tfxformer")
 
 app = commands("Train a Transformer translator on two columns of text, and serve it.")
-app.add_typer(plot, name="plot", rich_help_panel="Look")
 
 Input = Annotated[
-    Path | None, Option("--input", "-i", help="A file; else standard input.")
+    FileBinaryRead | None,
+    Option("--input", "-i", metavar="<path>", help="A file; else standard input."),
 ]
 TokensPerBatch = Annotated[
     int, Option(min=1, help="The most tokens, padding included, read at once.")
@@ -55,38 +53,25 @@ Xla = Annotated[
 PAIRS = "sources", "data_dir", "columns", "encoding"
 SERVING = [name for name in ServerSettings.model_fields if name != "poll"]
 
-# What a full or broken disk says; files that are opened by name say which they are.
-_CANNOT_WRITE = errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO
-
 
 def main():
     """Runs the command line; wrong input ends in one line and exit code 1."""
-    code = 1
+    sys.stdout.reconfigure(encoding="utf-8")  # whatever the terminal takes
+    start_logging()
     try:
-        if sys.stdout is None:
-            raise UserError(
-                "standard output is closed: send it to a file, or to /dev/null"
-            )
-        start_logging()
         try:
             app()
-        except SystemExit as end:
-            code = end.code
-        if sys.stdout:
+        finally:
             sys.stdout.flush()
     except Stopped as end:
-        code = end.code
         say(f"tfxformer: {end}")
-    except UserError as error:
-        say(f"tfxformer: error: {error}")
-    except BrokenPipeError:  # whoever read our answer has seen enough
-        sys.stdout = None
-    except OSError as error:
-        if error.filename is not None or error.errno not in _CANNOT_WRITE:
-            raise
-        sys.stdout, code = None, 1
-        say(f"tfxformer: error: standard output: {error.strerror}")
-    sys.exit(code)
+        sys.exit(end.code)
+    except (UserError, OSError) as error:
+        if isinstance(error, OSError):  # standard output's: do not try it again
+            sys.stdout = None
+        if not isinstance(error, BrokenPipeError):  # the reader has seen enough
+            say(f"tfxformer: error: {error}")
+        sys.exit(1)
 
 
 def _stop(*_):
@@ -109,7 +94,7 @@ def options(
     """What holds for every command."""
 
 
-@app.command(rich_help_panel="Start")
+@app.command()
 def quickstart(
     out: Annotated[
         Path | None, Option(help="The folder to work in; by default a new one.")
@@ -154,11 +139,11 @@ def quickstart(
     )
 
 
-@app.command(rich_help_panel="Train")
-@with_settings("data", DataConfig, *PAIRS, "weights", "valid", check=False)
-@with_settings("training", TrainingConfig, "steps", "seed", "init_from", check=False)
+@app.command()
+@with_settings("data", DataConfig, *PAIRS, "weights", "valid")
+@with_settings("training", TrainingConfig, "steps", "seed", "init_from")
 def train(
-    data: dict,
+    data: DataConfig,
     out: Annotated[Path, Option(help="The run folder.")],
     preset: Annotated[
         str, Option(help="Settings to begin from: tiny, tutorial, base, big.")
@@ -169,7 +154,7 @@ def train(
     settings: Annotated[
         list[str], Option("--set", help="A setting, over all others: model.dff=1024.")
     ] = [],  # noqa: B006
-    training: dict = ...,
+    training: TrainingConfig = ...,
 ):
     """Train a translator, or resume a run that was stopped.
 
@@ -178,8 +163,9 @@ def train(
     Exit codes: 0 done, 1 wrong input, 75 stopped by SIGTERM and 130 by Ctrl-C, both
     with the state saved: run the same command again.
     """
-    overrides = [{"data": data, "training": training}, *settings]
-    begun = training.get("init_from")
+    given = {"data": data, "training": training}
+    given = {name: x.model_dump(exclude_unset=True) for name, x in given.items()}
+    overrides, begun = [given, *settings], training.init_from
     if begun is not None:
         from tfxformer.training import fine_tuning
 
@@ -199,7 +185,7 @@ def train(
     log.info("      tfxformer export --run %s", run)
 
 
-@app.command(rich_help_panel="Translate")
+@app.command()
 @with_settings("decoding", DecodingOptions)
 @with_settings("data", DataConfig, "encoding")
 def translate(
@@ -237,29 +223,33 @@ def translate(
         for number, one in enumerate(text or [], 1)
     ]
     prefix = read_argument(prefix, "--prefix", data.encoding)
-    chunks = [texts] if texts else _chunks(input, data.encoding)
     translator = load_translator(run, checkpoint, _chosen(decoding), xla)
-    for name in filter(os.path.isfile, text or []):
-        hint = f"to translate what is in that file: -i {shlex.quote(name)}"
-        log.info("%r is translated as a text; %s", name, hint)
     first = 1
-    for lines in chunks:
+    stdin = sys.stdin.buffer
+    for lines in [texts] if texts else _chunks(input or stdin, data.encoding):
         if decoding.n_best > 1:
             lists = translator.n_best(lines, tokens_per_batch, first)
-            _write(
+            found = [
                 f"{number}\t{score:.4f}\t{translation}"
-                for number, found in enumerate(lists, first)
-                for translation, score in found
-            )
+                for number, list_ in enumerate(lists, first)
+                for translation, score in list_
+            ]
         elif prefix:
-            _write(translator.complete(lines, [prefix] * len(lines)))
+            found = translator.complete(lines, [prefix] * len(lines))
         else:
             found, means = translator.translate(lines, tokens_per_batch, first=first)
             if scores:  # tabs between a text's sentences give way to the score's
                 pairs = zip(found, means, strict=True)
-                found = (f"{x:.4f}\t" + text.replace("\t", " ") for text, x in pairs)
-            _write(found)
+                found = [f"{x:.4f}\t" + text.replace("\t", " ") for text, x in pairs]
+        for line in found:
+            print(line, flush=True)
         first += len(lines)
+
+
+def _chunks(stream, encoding):
+    """Lines in lists: one by one for a person who types, many at once otherwise."""
+    size = 1 if stream.isatty() else 1024
+    return read_texts(stream, stream.name, encoding, size)
 
 
 def _chosen(decoding):
@@ -267,14 +257,7 @@ def _chosen(decoding):
     return decoding if decoding.model_fields_set else None
 
 
-def _write(lines):
-    """Writes lines of an answer, in UTF-8 whatever the terminal takes."""
-    for line in lines:
-        sys.stdout.buffer.write(f"{line}\n".encode())
-    sys.stdout.buffer.flush()
-
-
-@app.command(rich_help_panel="Translate")
+@app.command()
 @with_settings("data", DataConfig, "columns", "encoding")
 def score(
     run: Model = None,
@@ -289,26 +272,25 @@ def score(
     tab before it. The score is the mean log-probability of the translation's tokens;
     nan, with a warning, where a side is too long for the model.
     """
-    chunks = _chunks(input, data.encoding)
-    translator = load_translator(run, checkpoint)
+    translator, input = load_translator(run, checkpoint), input or sys.stdin.buffer
     first = 1
-    for lines in chunks:
+    for lines in _chunks(input, data.encoding):
         rows = [pick(line, data.columns) for line in lines]
         bad = rows.index(None) if None in rows else len(rows)
         sides = [*zip(*rows[:bad], strict=True)] or [(), ()]
         scores = translator.score(*sides, tokens_per_batch, first)
-        rows = zip(scores, *sides, strict=True)
-        _write(f"{mean:.4f}\t{source}\t{target}" for mean, source, target in rows)
+        for mean, source, target in zip(scores, *sides, strict=True):
+            print(f"{mean:.4f}\t{source}\t{target}", flush=True)
         if bad < len(lines):
             raise UserError(
-                f"{input or 'standard input'}:{first + bad}: expected a source, a tab "
+                f"{input.name}:{first + bad}: expected a source, a tab "
                 f"and a translation, found {lines[bad].count(chr(9))} tabs; mend the "
                 "line, or name its columns, such as --columns 2,1"
             )
         first += len(lines)
 
 
-@app.command(rich_help_panel="Train")
+@app.command()
 @with_settings("decoding", DecodingOptions)
 @with_settings("data", DataConfig, *PAIRS)
 def evaluate(
@@ -328,7 +310,7 @@ def evaluate(
     xla: Xla = False,
     decoding: DecodingOptions = ...,
 ):
-    """Score how well pairs are translated: BLEU and chrF, by sacreBLEU."""
+    """Score translations of pairs: BLEU and chrF, by sacreBLEU."""
     if not data.sources:
         raise UserError("name the pairs to translate, such as --data test.tsv")
     if decoding.n_best > 1:
@@ -351,7 +333,7 @@ def evaluate(
         write_file(output, "".join(f"{line}\n" for line in translations).encode())
 
 
-@app.command(rich_help_panel="Serve")
+@app.command()
 @with_settings("decoding", DecodingOptions)
 def export(
     run: Annotated[Path, Option(help="A run folder.")],
@@ -400,7 +382,7 @@ def export(
     print(path)
 
 
-@app.command(rich_help_panel="Translate")
+@app.command()
 def bulk(
     beam_options: Annotated[
         list[str] | None, Argument(help="After --: more options of Apache Beam.")
@@ -458,7 +440,7 @@ def bulk(
     print(f"{out}: {line} ({reasons})" if counts else f"{out}: {line}")
 
 
-@app.command(rich_help_panel="Serve")
+@app.command()
 @with_settings("settings", ServerSettings, *SERVING)
 def serve(
     repository: Annotated[
@@ -494,7 +476,7 @@ def serve(
     serve(repository, config, settings)
 
 
-@app.command(rich_help_panel="Look")
+@app.command()
 def demo(
     run: Model = None,
     host: Annotated[
@@ -510,14 +492,13 @@ def demo(
     Prints the page's address. SIGTERM ends it with exit code 0, Ctrl-C with 130.
     """
     need("demo", "gradio", "matplotlib")
-    signal.signal(signal.SIGTERM, _stop)  # until training or the page has its own way
     start_tensorflow()
     from tfxformer.demo import demo
 
     demo(run, checkpoint, host, port)
 
 
-@app.command(rich_help_panel="Serve")
+@app.command()
 def verify(
     path: Annotated[
         Path, Argument(help="A SavedModel, or a model's folder of versions.")
@@ -535,16 +516,7 @@ def verify(
         raise Exit(1)
 
 
-def _chunks(input, encoding):
-    """Lines in lists: one by one for a person who types, many at once otherwise."""
-    if not input and sys.stdin is None:
-        raise UserError("standard input is closed: name a file with --input")
-    try:
-        stream = open(input, "rb") if input else sys.stdin.buffer  # noqa: SIM115
-    except OSError as error:
-        raise UserError(f"{input}: {error.strerror}") from None
-    name, size = input or "standard input", 1 if stream.isatty() else 1024
-    return read_texts(stream, name, encoding, size)
+app.add_typer(plot, name="plot")
 
 
 if __name__ == "__main__":

@@ -1,22 +1,20 @@
-"""What commands share: options made from settings, `-q`, the help, how they end."""
+"""What commands share: `-q`, the model that answers, options made from settings."""
 
 import functools
 import importlib.util
 import inspect
 import re
-import sys
 from pathlib import Path
-from types import UnionType
-from typing import Annotated, Union, get_args, get_origin
+from typing import Annotated, get_type_hints
 
 import typer
 from typer import Option
 
 from tfxformer.console import start_logging, start_tensorflow
-from tfxformer.errors import INTERRUPTED, Stopped, UserError
+from tfxformer.errors import UserError
 from tfxformer.exporting.repository import chosen_model
 
-Checkpoint = Annotated[str, Option(help="Weights of a run folder: best, last or ema.")]
+Checkpoint = Annotated[str, Option(help="Weights of a run folder: best or last.")]
 Model = Annotated[
     Path | None,
     Option(
@@ -27,19 +25,9 @@ Model = Annotated[
     ),
 ]
 
-# Python's names of types, as the help calls them.
-_WORDS = {
-    "<str>": "<text>",
-    "<int>": "<number>",
-    "<int range>": "<number>",
-    "<float>": "<number>",
-    "<list[str]>": "<texts>",
-    "<list[Path]>": "<paths>",
-}
-
 
 class _Group(typer.core.TyperGroup):
-    """Commands that take the group's `-q`, too, under a title for each panel."""
+    """Commands that take the group's `-q`, too."""
 
     def __init__(self, **attributes):
         super().__init__(**attributes)
@@ -47,30 +35,6 @@ class _Group(typer.core.TyperGroup):
         for command in self.commands.values():
             if not isinstance(command, _Group):
                 command.params.append(quiet)
-            for parameter in command.params:
-                parameter.display_type = _in_words(parameter.display_type)
-
-    def invoke(self, ctx):
-        try:
-            return super().invoke(ctx)
-        except KeyboardInterrupt:  # Typer would end both in its own way
-            raise Stopped("interrupted", INTERRUPTED) from None
-        except BrokenPipeError:  # whoever read our answer has seen enough
-            sys.stdout = None
-            sys.exit(0)
-
-    def format_commands(self, ctx, formatter):
-        panels = {}
-        for name, command in self.commands.items():
-            row = f"{name:10}", command.get_short_help_str(limit=1000)
-            panels.setdefault(command.rich_help_panel or "Commands", []).append(row)
-        for title, rows in panels.items():
-            with formatter.section(title):
-                formatter.write_dl(rows)
-
-
-def _in_words(display_type):
-    return lambda ctx: _WORDS.get(found := display_type(ctx), found)
 
 
 def _quiet(value: bool):
@@ -78,10 +42,15 @@ def _quiet(value: bool):
         start_logging(quiet=True)
 
 
-_QUIET = "Warnings and errors only."
 Quiet = Annotated[
     bool,
-    Option("--quiet", "-q", help=_QUIET, callback=_quiet, expose_value=False),
+    Option(
+        "--quiet",
+        "-q",
+        help="Warnings and errors only.",
+        callback=_quiet,
+        expose_value=False,
+    ),
 ]
 
 
@@ -147,7 +116,7 @@ def option(field):
     return _NAMES.get(field, "--" + field.replace("_", "-"))
 
 
-def with_settings(argument, kind, *fields, check=True):
+def with_settings(argument, kind, *fields):
     """Gives a command options that are made from the fields of settings.
 
     Args:
@@ -155,8 +124,6 @@ def with_settings(argument, kind, *fields, check=True):
             its place.
         kind: the class of the settings.
         fields: which of its fields; all if none is named.
-        check: make the settings; otherwise the command takes a dictionary of what
-            was given.
 
     Returns:
         A decorator of commands.
@@ -168,12 +135,11 @@ def with_settings(argument, kind, *fields, check=True):
         def command(**arguments):
             given = {name: arguments.pop(name) for name in fields}
             given = {name: x for name, x in given.items() if x not in (None, [])}
-            settings = _made(kind, given) if check else given
-            return function(**arguments, **{argument: settings})
+            return function(**arguments, **{argument: _made(kind, given)})
 
         parameters = []
         for parameter in inspect.signature(function).parameters.values():
-            made = [_parameter(name, kind.model_fields[name], check) for name in fields]
+            made = [_parameter(kind, name) for name in fields]
             kept = parameter.replace(kind=parameter.KEYWORD_ONLY)
             parameters += made if parameter.name == argument else [kept]
         command.__signature__ = inspect.Signature(parameters)
@@ -182,25 +148,24 @@ def with_settings(argument, kind, *fields, check=True):
     return decorate
 
 
-def _parameter(name, field, with_default):
+def _parameter(kind, name):
     """A field of settings as a parameter that Typer makes an option of."""
-    kind, about = _plain(field.annotation), field.description
-    if with_default and field.default and field.default is not True:
+    annotation, field = get_type_hints(kind)[name], kind.model_fields[name]
+    about, metavar = field.description, None
+    # The presets have their own steps.
+    if field.default and field.default is not True and name != "steps":
         about += f"  [default: {field.default}]"
-    metavar = None
-    if get_origin(kind) is list and _plain(get_args(kind)[0]) is str:
+    if annotation == list[str]:
         about += " Repeat it to name several."
-    elif get_origin(kind) is list:
-        kind, metavar = str, "N,N"
-    made = Annotated[kind | None, Option(option(name), help=about, metavar=metavar)]
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    return inspect.Parameter(name, keyword, default=None, annotation=made)
-
-
-def _plain(annotation):
-    """A field's type without its limits and the None that it may be."""
-    wrapped = get_origin(annotation) in (UnionType, Union, Annotated)
-    return _plain(get_args(annotation)[0]) if wrapped else annotation
+    elif "list" in str(annotation):
+        annotation, metavar = str, "N,N"
+    made = Option(option(name), help=about, metavar=metavar)
+    return inspect.Parameter(
+        name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=None,
+        annotation=Annotated[annotation | None, made],
+    )
 
 
 def _made(kind, given):
@@ -208,9 +173,7 @@ def _made(kind, given):
     try:
         return kind(**given)
     except UserError as error:
-        name, equals, wrong = str(error).removeprefix(kind.section).partition(" = ")
-        if equals:
-            raise UserError(f"{option(name)} {wrong}") from None
+        name, equals, wrong = re.sub(r"^\w+\.", "", str(error)).partition(" = ")
         for field in kind.model_fields:
             name = re.sub(rf"\b{field}\b", option(field), name)
-        raise UserError(name) from None
+        raise UserError(f"{name} {wrong}" if equals else name) from None

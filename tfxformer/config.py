@@ -4,11 +4,11 @@ A setting's type, limits, default and description are written once, here. The ch
 the YAML file, the command line's options and the page of settings are made from them.
 """
 
-import contextlib
 import difflib
+import re
+import reprlib
 from importlib.resources import files
-from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 import yaml
 from pydantic import (
@@ -18,29 +18,11 @@ from pydantic import (
     ConfigDict,
     Field,
     ValidationError,
-    field_validator,
     model_validator,
 )
 
 from tfxformer.corpora.files import check_encoding
 from tfxformer.errors import UserError, write_file
-
-# What pydantic finds wrong, in our words.
-_MUST = {
-    "int_type": "must be a whole number",
-    "float_type": "must be a number",
-    "finite_number": "must be a finite number",
-    "bool_type": "must be true or false",
-    "string_type": "must be text",
-    "list_type": "must be a list",
-    "model_type": "must hold name: value",
-    "literal_error": "must be {expected}",
-    "greater_than_equal": "must be at least {ge}",
-    "greater_than": "must be above {gt}",
-    "less_than_equal": "must be at most {le}",
-    "less_than": "must be below {lt}",
-    "value_error": "{error}",
-}
 
 
 class Settings(BaseModel):
@@ -56,25 +38,33 @@ class Settings(BaseModel):
         >>> ModelConfig(num_layers=0)
         Traceback (most recent call last):
         ...
-        tfxformer.errors.UserError: model.num_layers = 0: must be at least 1
+        tfxformer.errors.UserError: model.num_layers = 0: must be greater than or \
+equal to 1
     """
 
+    # A subclass's title is its section of the YAML file.
     model_config = ConfigDict(
-        strict=True,
         frozen=True,
         extra="forbid",
         validate_default=True,
         allow_inf_nan=False,
         use_attribute_docstrings=True,
     )
-    # The section of the YAML file, with a dot: what messages put before a name.
-    section: ClassVar[str] = ""
 
-    def __init__(self, **values):
+    @model_validator(mode="wrap")
+    @classmethod
+    def _refused_in_one_line(cls, values, handler):
         try:
-            super().__init__(**values)
-        except ValidationError as error:
-            raise self._explained(error.errors()[0]) from None
+            return handler(values)
+        except ValidationError as errors:
+            error = errors.errors()[0]
+        parts = cls.model_config.get("title"), *error["loc"][:1]
+        name = ".".join(str(part) for part in parts if part is not None)
+        if error["type"] == "extra_forbidden":
+            raise _unknown("setting", name, cls.model_fields)
+        wrong = re.sub(r"^\w+ should", "must", error["msg"])
+        wrong = wrong.removeprefix("Value error, ")
+        raise UserError(f"{name} = {reprlib.repr(error['input'])}: {wrong}")
 
     def updated(self, **values):
         """The same settings with some of them changed.
@@ -92,41 +82,25 @@ class Settings(BaseModel):
         """
         return type(self)(**_merged(self.model_dump(), values))
 
-    @classmethod
-    def _explained(cls, error):
-        """The `UserError` of what pydantic found."""
-        if error["type"] == "extra_forbidden":
-            return _unknown("setting", cls.section, error["loc"][0], cls.model_fields)
-        wrong = _MUST.get(error["type"], error["msg"]).format(**error.get("ctx", {}))
-        if not error["loc"]:  # of several settings together
-            return UserError(wrong)
-        value = _show(error["input"])
-        return UserError(f"{cls.section}{error['loc'][0]} = {value}: {wrong}")
-
-
-def _number(value):
-    """YAML 1.1, which PyYAML reads, takes 1e-4 for text."""
-    with contextlib.suppress(ValueError):
-        return float(value) if isinstance(value, str) else value
-    return value
-
 
 Count = Annotated[int, Field(ge=1)]
-Number = Annotated[float, BeforeValidator(_number)]
-Rate = Annotated[Number, Field(ge=0, lt=1)]
+Two = Annotated[list[Count], Field(min_length=2, max_length=2)]
+Positive = Annotated[float, Field(gt=0)]
+Rate = Annotated[float, Field(ge=0, lt=1)]
 
 
 def _listed(value, info):
-    """One value for a list of one, and numbers as the command line has them: 2,1."""
+    """A list of one value, or of several as the command line has them: 2,1."""
     if isinstance(value, str) and info.field_name != "sources":
-        value = [int(x) if x.isdecimal() else x for x in value.split(",")]
+        return value.split(",")
     return value if isinstance(value, list | None) else [value]
 
 
-class ModelConfig(Settings):
-    """The Transformer; `tfxformer.Transformer` says more of each setting."""
+Listed = BeforeValidator(_listed)
 
-    section: ClassVar[str] = "model."
+
+class ModelConfig(Settings, title="model"):
+    """The Transformer; `tfxformer.Transformer` says more of each setting."""
 
     num_layers: Count = 4
     """Layers of the encoder, and of the decoder."""
@@ -153,18 +127,9 @@ class ModelConfig(Settings):
     max_length: Annotated[int, Field(ge=4)] = 128
     """The most tokens of a sentence, start or end token included."""
 
-    @field_validator("num_heads")
-    @classmethod
-    def _divides(cls, heads, info):
-        if info.data.get("d_model", heads) % heads:
-            raise ValueError(f"must divide model.d_model, {info.data['d_model']}")
-        return heads
 
-
-class TokenizerConfig(Settings):
+class TokenizerConfig(Settings, title="tokenizer"):
     """The joint vocabulary; see `tfxformer.Tokenizer.train`."""
-
-    section: ClassVar[str] = "tokenizer."
 
     # 4 special tokens, 256 bytes, and some letters.
     vocab_size: Annotated[int, Field(ge=300)] = 8000
@@ -173,14 +138,12 @@ class TokenizerConfig(Settings):
     """"keep", or "lower" to read and write lower case only."""
 
 
-class DataConfig(Settings):
+class DataConfig(Settings, title="data"):
     """Where sentence pairs come from, and what is left out of them."""
 
-    section: ClassVar[str] = "data."
-
-    sources: Annotated[list[str], BeforeValidator(_listed)] = []
+    sources: Annotated[list[str], Listed] = []
     """Where pairs come from: phrasebook, ted, TSV files (.gz too), or SRC,TGT paths."""
-    weights: Annotated[list[Number] | None, BeforeValidator(_listed)] = None
+    weights: Annotated[list[Positive] | None, Listed] = None
     """How often each source is drawn, such as 1,3; by default by its pairs' number."""
     valid: str | None = None
     """A source to validate on; by default pairs are held out of the others."""
@@ -188,39 +151,18 @@ class DataConfig(Settings):
     """How many pairs are held out where `valid` names no source."""
     data_dir: str | None = None
     """The folder of TensorFlow Datasets, for ted."""
-    columns: Annotated[list[int] | None, BeforeValidator(_listed)] = None
+    columns: Annotated[Two | None, Listed] = None
     """A TSV's columns of source and translation, such as 2,1; by default it has two."""
     encoding: Annotated[str, AfterValidator(check_encoding)] = "utf-8"
     """The encoding of files: one of Python's codecs, such as latin-1."""
     max_characters: Count = 1000
     """The longest side of a pair that is kept."""
-    max_length_ratio: Annotated[Number, Field(ge=1)] = 3.0
+    max_length_ratio: Annotated[float, Field(ge=1)] = 3.0
     """The largest ratio of the two sides' lengths."""
 
-    @field_validator("weights")
-    @classmethod
-    def _one_each(cls, weights, info):
-        sources = info.data.get("sources", [])
-        if weights is not None and len(weights) != len(sources):
-            raise ValueError(f"must be one for each of the {len(sources)} sources")
-        if weights is not None and min(weights, default=1) <= 0:
-            raise ValueError("must all be above 0")
-        return weights
 
-    @field_validator("columns")
-    @classmethod
-    def _two(cls, columns):
-        if columns is None:
-            return None
-        if len(columns) != 2 or len({*columns}) != 2 or min(columns) < 1:
-            raise ValueError("must be two numbers from 1, such as [2, 1]")
-        return columns
-
-
-class TrainingConfig(Settings):
+class TrainingConfig(Settings, title="training"):
     """How long and how to train."""
-
-    section: ClassVar[str] = "training."
 
     steps: Count = 20_000
     """Updates of the weights."""
@@ -232,15 +174,15 @@ class TrainingConfig(Settings):
     """"adam" (the paper's, section 5.3) or "muon"."""
     schedule: Literal["inverse_sqrt", "cosine"] = "inverse_sqrt"
     """The learning rate's: "inverse_sqrt" (the paper's, section 5.3) or "cosine"."""
-    learning_rate: Annotated[Number, Field(gt=0)] | None = None
+    learning_rate: Positive | None = None
     """The peak; by default the paper's, `(d_model * warmup_steps)^-0.5`."""
     warmup_steps: Count = 4000
     """Steps until the peak."""
     label_smoothing: Rate = 0.1
     """The paper's epsilon (section 5.4)."""
-    clip_norm: Annotated[Number, Field(gt=0)] | None = 1.0
+    clip_norm: Positive | None = 1.0
     """The longest gradient; null for any length."""
-    subword_alpha: Annotated[Number, Field(ge=0)] = 0.0
+    subword_alpha: Annotated[float, Field(ge=0)] = 0.0
     """Subword regularisation: 0 is off, 0.1 is usual."""
     ema_decay: Rate = 0.0
     """Validate and keep a moving average of the weights: 0.999, say; 0 is off."""
@@ -266,13 +208,6 @@ class TrainingConfig(Settings):
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
     """The seed of all random numbers."""
 
-    @field_validator("metric")
-    @classmethod
-    def _measured(cls, metric, info):
-        if metric == "bleu" and not info.data.get("bleu_pairs", 1):
-            raise ValueError("needs training.bleu_pairs, pairs to translate: 500, say")
-        return metric
-
 
 class Config(Settings):
     """All the settings of a run, in the sections of its YAML file.
@@ -288,19 +223,26 @@ class Config(Settings):
     training: TrainingConfig = TrainingConfig()
 
     @model_validator(mode="after")
-    def _fit(self):
-        tokens, length = self.training.tokens_per_batch, self.model.max_length
-        if tokens < length:
-            raise ValueError(
-                f"training.tokens_per_batch = {tokens}: must be at least "
-                f"model.max_length, {length}, or the longest sentences fit no batch"
-            )
-        return self
+    def _go_together(self):
+        model, data, training = self.model, self.data, self.training
+        heads, size, weights = model.num_heads, model.d_model, data.weights
+        tokens, length = training.tokens_per_batch, model.max_length
+        if size % heads:
+            wrong = f"model.num_heads = {heads}: must divide model.d_model, {size}"
+        elif weights is not None and len(weights) != len(data.sources):
+            count = len(data.sources)
+            wrong = f"data.weights = {weights}: must be one for each of {count} sources"
+        elif training.metric == "bleu" and not training.bleu_pairs:
+            wrong = "training.metric = 'bleu': needs training.bleu_pairs: 500, say"
+        elif tokens < length:
+            wrong = f"training.tokens_per_batch = {tokens}: must be at least {length}, "
+            wrong += "model.max_length, or the longest sentences fit no batch"
+        else:
+            return self
+        raise UserError(wrong)
 
     def save(self, path):
         """Writes the settings to a YAML file that `load_config` reads.
-
-        A reader sees the whole file or none.
 
         Args:
             path: the file.
@@ -336,41 +278,33 @@ def load_config(preset="tutorial", file=None, overrides=()):
     """
     read = _read_yaml(file) if file else {}
     preset = read.pop("preset", preset)
-    if not isinstance(preset, str) or preset not in PRESETS:
-        raise _unknown("preset", "", preset, PRESETS)
+    if preset not in [*PRESETS]:
+        raise _unknown("preset", preset, PRESETS)
     values = _merged(PRESETS[preset], read)
     for override in overrides:
         changes = _parsed(override) if isinstance(override, str) else override
         values = _merged(values, changes)
     try:
-        return Config(**values)
+        return Config.model_validate(values)
     except UserError as error:
-        names = [
-            f"{section}.{name}"
-            for section, settings in read.items()
-            for name in (settings if isinstance(settings, dict) else ())
-        ]
-        wrong = str(error).replace("'", " ").split()
-        in_file = any(str(name) in wrong for name in [*names, *read])
+        section, _, name = re.match(r"[^ :]*", str(error))[0].partition(".")
+        in_file = section in read and name in str(read[section])
         raise UserError(f"{file}: {error}" if in_file else str(error)) from None
 
 
 def _read_yaml(file):
     try:
-        read = yaml.safe_load(Path(file).read_text(encoding="utf-8"))
+        with open(file, encoding="utf-8") as opened:
+            read = yaml.safe_load(opened) or {}
     except OSError as error:
         raise UserError(f"{file}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise UserError(f"{file}: not UTF-8 text") from None
-    except Exception as error:  # PyYAML's, and any of its constructors: of 2020-13-45
-        mark = getattr(error, "problem_mark", None)
-        line = f", line {mark.line + 1}" if mark else ""
-        problem = getattr(error, "problem", None) or "cannot be read"
-        raise UserError(f"{file}{line}: not YAML: {problem}") from None
-    if not isinstance(read, dict | None):
-        shown = _show(read)
-        raise UserError(f"{file}: must hold sections such as 'model:', not {shown}")
-    return read or {}
+    except (yaml.YAMLError, ValueError) as error:
+        raise UserError(f"{file}: not YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(read, dict):
+        raise UserError(
+            f"{file}: must hold sections such as 'model:', not {read!r:.80}"
+        )
+    return read
 
 
 def _parsed(override):
@@ -384,33 +318,21 @@ def _parsed(override):
         )
     try:
         return {section: {setting: yaml.safe_load(value)}}
-    except Exception:  # as above
+    except (yaml.YAMLError, ValueError):
         raise UserError(f"{override!r}: the value is not YAML") from None
 
 
 def _merged(values, changes):
-    """A dictionary with another over it, dictionaries in them alike."""
+    """Sections of settings with others over them."""
     merged = dict(values)
     for name, new in changes.items():
-        if isinstance(new, dict):
-            old = merged.get(name)
-            new = _merged(old if isinstance(old, dict) else {}, new)
-        merged[str(name)] = new
+        both = isinstance(new, dict) and isinstance(merged.get(name), dict)
+        merged[name] = merged[name] | new if both else new
     return merged
 
 
-def _unknown(what, section, name, known):
+def _unknown(what, name, known):
     """The error of a name that does not exist, with the one that may be meant."""
-    close = difflib.get_close_matches(str(name), [*known], n=1)
+    close = difflib.get_close_matches(str(name).rpartition(".")[2], [*known], n=1)
     meant = f" (did you mean {close[0]!r}?)" if close else ""
-    shown, choice = _show(f"{section}{name}"), ", ".join(known)
-    return UserError(f"there is no {what} {shown}{meant}: there are {choice}")
-
-
-def _show(value):
-    """A value as Python writes it, and not all of a long one."""
-    try:
-        text = repr(value)
-    except ValueError:
-        text = "a number of too many digits"
-    return text if len(text) <= 80 else f"{text[:80]}..."
+    return UserError(f"{name}: no such {what}{meant}: there are {', '.join(known)}")

@@ -1,9 +1,6 @@
 """Errors shown to the user, and outputs that no error leaves half written."""
 
-import contextlib
 import os
-import shutil
-import sys
 from pathlib import Path
 
 
@@ -59,19 +56,15 @@ def check_output(option, path, inputs=()):
         ...
         tfxformer.errors.UserError: --out /: is a folder; name a file
     """
-    exists, folder = os.path.exists(path), os.path.dirname(os.path.realpath(path))
+    path, folder = Path(path), Path(path).resolve().parent
     wrong = None
-    if os.path.isdir(path):
+    if path.is_dir():
         wrong = "is a folder; name a file"
-    elif exists and not os.access(path, os.W_OK):
-        wrong = "you may not write to it"
-    elif (exists and not os.path.isfile(path)) or _stream(path) is not None:
-        return  # a FIFO, a device, or one of our own streams
-    elif not os.path.isdir(folder):
+    elif not path.exists() and not folder.is_dir():
         wrong = f"there is no folder {folder}"
-    elif not os.access(folder, os.W_OK):
-        wrong = f"you may not write to {folder}"
-    elif exists and any(os.path.samefile(path, file) for file in inputs):
+    elif not os.access(path if path.exists() else folder, os.W_OK):
+        wrong = "you may not write to it"
+    elif path.exists() and any(path.samefile(file) for file in inputs):
         wrong = "is an input, too; name another file"
     if wrong:
         raise UserError(f"{option} {path}: {wrong}")
@@ -80,8 +73,8 @@ def check_output(option, path, inputs=()):
 def write_file(path, data):
     """Writes a file: a reader sees all of it, or what was there before.
 
-    A symbolic link stays, and the file that it names is replaced. What exists and is
-    no regular file, such as a FIFO or ``/dev/stdout``, is written to as it is.
+    A symbolic link stays, and the file that it names is replaced. What is no regular
+    file, such as ``/dev/stdout``, is written to.
 
     Args:
         path: the file.
@@ -100,40 +93,17 @@ def write_file(path, data):
         b'new'
     """
     path = Path(path)
+    target = path.resolve()
+    part = target.with_name(f".{target.name}.part")
     try:
-        stream = _stream(path)
-        if stream is not None:
-            with open(stream, "wb", closefd=False) as file:
-                file.write(data)
-        elif path.exists() and not path.is_file():
+        if path.exists() and not path.is_file():
             path.write_bytes(data)
-        else:
-            _replace(Path(os.path.realpath(path)), data)
+            return path
+        try:
+            part.write_bytes(data)
+            os.replace(part, target)
+        finally:
+            part.unlink(missing_ok=True)
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}") from None
     return path
-
-
-def _stream(path):
-    """Which of our own streams, 1 or 2, a path names: its file is not replaced."""
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError, AttributeError):
-            if os.path.samestat(os.stat(path), os.fstat(stream.fileno())):
-                stream.flush()
-                return stream.fileno()
-    return None
-
-
-def _replace(target, data):
-    existed = target.exists()
-    if existed:
-        open(target, "r+b").close()  # one that is protected is not replaced
-    part = target.with_name(f".{target.name}.part")
-    try:
-        part.write_bytes(data)
-        if existed:
-            shutil.copymode(target, part)
-        os.replace(part, target)
-    finally:
-        with contextlib.suppress(OSError):
-            part.unlink()

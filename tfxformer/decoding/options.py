@@ -5,6 +5,7 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from tfxformer.config import Count, Settings
+from tfxformer.errors import UserError
 
 # The logit of a token that may not be written, and the score of an empty place in an
 # n-best list: finite, so that sums and differences are.
@@ -57,10 +58,10 @@ class DecodingOptions(Settings):
     @model_validator(mode="after")
     def _agree(self):
         if self.sampling and self.beam_size > 1:
-            raise ValueError(f"sampling does not go with beam_size {self.beam_size}")
+            raise UserError(f"sampling does not go with beam_size {self.beam_size}")
         if not self.sampling:
             if self.n_best > self.beam_size:
-                raise ValueError(
+                raise UserError(
                     f"n_best {self.n_best} is wider than beam_size {self.beam_size}"
                 )
             self._only_with("sampling", "temperature", "top_k", "top_p", "seed")
@@ -72,7 +73,7 @@ class DecodingOptions(Settings):
         for name in names:
             value = getattr(self, name)
             if value not in (type(self).model_fields[name].default, 0):
-                raise ValueError(f"{name} {value}: only goes with {what}")
+                raise UserError(f"{name} {value}: only goes with {what}")
 
     def describe(self):
         """The method and the options that differ from the defaults, as a dictionary."""

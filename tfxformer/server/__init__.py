@@ -10,10 +10,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from tfxformer.config import Count, Number, Settings
+from tfxformer.config import Count, Positive, Settings
 
 Port = Annotated[int, Field(ge=0, le=65535)]
-Seconds = Annotated[Number, Field(gt=0)]
 
 
 class ServerSettings(Settings):
@@ -32,17 +31,17 @@ class ServerSettings(Settings):
     """The port for gRPC; 0 for a free one."""
     max_batch: Count = 64
     """The most texts in a call of the model."""
-    batch_wait: Annotated[Number, Field(ge=0)] = 2.0
+    batch_wait: Annotated[float, Field(ge=0)] = 2.0
     """Milliseconds that the first text of a batch waits for others."""
     max_waiting: Count = 4096
     """The most texts that wait for an answer; more are refused."""
     max_body: Count = 8 * 1024 * 1024
     """The most bytes in a request."""
-    timeout: Seconds = 30.0
+    timeout: Positive = 30.0
     """Seconds that a REST request may take."""
-    grace: Annotated[Number, Field(ge=0)] = 30.0
+    grace: Annotated[float, Field(ge=0)] = 30.0
     """Seconds that requests may take to finish at the end."""
-    poll: Seconds = 1.0
+    poll: Positive = 1.0
     """Seconds between two looks for new versions."""
 
 

@@ -18,7 +18,7 @@ import tensorflow as tf
 from sacrebleu.metrics import BLEU
 
 from tfxformer.batches import evaluation_batches
-from tfxformer.console import printable, say
+from tfxformer.console import say
 from tfxformer.decoding.search import decode
 from tfxformer.errors import INTERRUPTED, PREEMPTED, Stopped, UserError
 from tfxformer.training.run import ARRAYS, AVERAGED, WEIGHTS
@@ -132,8 +132,9 @@ class RunCallback(keras.callbacks.Callback):
         values["learning_rate"] = float(self.model.optimizer.learning_rate)
         values["target_tokens_per_second"] = self.timed / seconds
         values["padding"] = 1 - tokens / positions
-        shown = "loss", "target_tokens_per_second", "learning_rate"
-        self.progress.update(state.step, **{name: values[name] for name in shown})
+        shown = "loss {loss:.2f}, {target_tokens_per_second:,.0f} tokens/s, "
+        shown += "lr {learning_rate:.1e}"
+        self.progress.update(state.step, shown.format(**values))
         if last or state.step % RECORD_EVERY == 0:
             if self.cluster.chief:
                 self.journal.write(state.step, "train", values)
@@ -266,4 +267,4 @@ class Journal:
 
 
 def _cell(text):
-    return printable(text).replace("|", "&#124;")
+    return " ".join(text.split()).replace("|", "&#124;")
