@@ -69,7 +69,7 @@ def loaded_by(module):
         ("tfxformer.console", {"rich"}),
         ("tfxformer.corpora", set()),
         ("tfxformer.exporting.verify", {"numpy"}),
-        ("tfxformer.cli", {"typer", "rich", "yaml", "numpy"}),
+        ("tfxformer.cli", {"typer", "rich", "yaml", "numpy", "sentencepiece"}),
     ],
 )
 def test_modules_that_must_not_wait_for_tensorflow(module, brings):
