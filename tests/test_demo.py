@@ -97,7 +97,7 @@ def test_in_a_browser():
             sync_api.expect.set_options(timeout=60_000)
             asked, wrong = [], []
             page.on("request", lambda request: asked.append(request.url))
-            page.on("pageerror", wrong.append)
+            page.on("pageerror", lambda error: wrong.append(error))
             page.goto(url)
             source = page.get_by_label("Portuguese", exact=True)
             english = page.get_by_role("textbox").nth(1)

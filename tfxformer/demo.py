@@ -64,11 +64,12 @@ def demo(run=None, checkpoint="best", host="127.0.0.1", port=7860):
     translator("Olá.")  # traces the graphs, so that the first user need not wait
     from gradio.themes import Default
 
+    # Installed fonts: Gradio's own would come from elsewhere.
+    fonts = {"font": ["system-ui"], "font_mono": ["monospace"]}
     page.launch(
         server_name=host,
         server_port=port or None,
-        # Installed fonts: Gradio's own would come from elsewhere.
-        theme=Default("blue", font=["system-ui"], font_mono=["monospace"]),
+        theme=Default(primary_hue="blue", **fonts),
         footer_links=[],
         prevent_thread_lock=True,
         quiet=True,
