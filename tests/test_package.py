@@ -68,6 +68,7 @@ def loaded_by(module):
         ("tfxformer", set()),
         ("tfxformer.console", {"rich"}),
         ("tfxformer.corpora", set()),
+        ("tfxformer.tokenizer", {"sentencepiece"}),
         ("tfxformer.exporting.verify", {"numpy"}),
         ("tfxformer.cli", {"typer", "rich", "yaml", "numpy", "sentencepiece"}),
     ],

@@ -4,7 +4,6 @@ import gc
 import io
 import random
 import re
-import subprocess
 import sys
 import unicodedata
 
@@ -16,20 +15,17 @@ import tensorflow as tf
 
 from tfxformer import Tokenizer
 from tfxformer.errors import UserError
-from tfxformer.exporting.repository import read_export, shipped_model
 from tfxformer.tokenizer import encode_source, encode_target
 
 LINES = [
-    "O gato bebe leite.",
+    "O gato bebe leite. Quem és tu? Perguntou o rapaz à avó.",
     "A casa é azul e o mar também é azul.",
     "Ele foi à praia ontem com os seus amigos.",
     "Não há pão nem maçãs na cozinha!",
-    "Quem és tu? Perguntou o rapaz à avó.",
-    "The cat drinks milk.",
+    "The cat drinks milk. Who are you? The boy asked his grandmother.",
     "The house is blue and the sea is blue as well.",
     "He went to the beach yesterday with his friends.",
     "There is neither bread nor apples in the kitchen!",
-    "Who are you? The boy asked his grandmother.",
 ] * 20
 TEXT = LINES[2]
 SPACES = (
@@ -117,17 +113,15 @@ def test_bytes_that_are_not_utf_8_are_spaces(tokenizer):
 def test_an_empty_batch(tokenizer):
     assert tokenizer.encode([]) == tokenizer.decode([]) == []
     ids = tokenizer.tokenize(tf.zeros([0], tf.string))
-    assert ids.shape[0] == 0 and ids.dtype == tf.int32
-    assert tokenizer.detokenize(ids).shape == (0,)
+    assert ids.dtype == tf.int32 and tokenizer.detokenize(ids).shape == (0,)
     assert encode_source(tokenizer, tf.zeros([0], tf.string)).shape == (0, 1)
 
 
-def test_lower_reads_and_writes_lower_case(tokenizer, lower):
+def test_lower_reads_and_writes_lower_case(lower):
     texts = ["O GATO Bebe", "Straße", "ÀÉÇ", "ΑΒΓ", "ПРИВЕТ"]
     ids = lower.encode(texts)
     assert in_graph(lower, texts) == ids
     assert lower.decode(ids) == ["o gato bebe", "straße", "àéç", "αβγ", "привет"]
-    assert tokenizer.decode(tokenizer.encode(texts)) == texts
 
 
 # --- Ids ---
@@ -224,52 +218,25 @@ def test_save_and_load(tokenizer, lower, tmp_path):
     # The file is an ordinary SentencePiece model.
     other = sentencepiece.SentencePieceProcessor(model_file=str(path))
     assert other.encode(LINES[:10]) == tokenizer.encode(LINES[:10])
-    # It needs no TensorFlow.
-    code = (
-        "import sys; sys.modules['tensorflow'] = None\n"
-        "from tfxformer.tokenizer import Tokenizer\n"
-        "tokenizer = Tokenizer.load(sys.argv[1])\n"
-        "print(tokenizer.decode(tokenizer.encode(['O gato bebe leite.'])))"
-    )
-    command = [sys.executable, "-c", code, path]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout == "['O gato bebe leite.']\n"
 
 
-def other_special_ids():
-    model = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.Train(
-        sentence_iterator=iter(LINES), model_writer=model, vocab_size=90, minloglevel=2
-    )
-    return model.getvalue()
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (lambda _: b"", "not a SentencePiece model"),
-        (lambda _: random.Random(0).randbytes(5000), "not a SentencePiece model"),
-        (lambda model: model[: len(model) // 2], "not a SentencePiece model"),
-        (lambda m: m.replace(b"<0x41>", b"<0x\xff1>"), "not a SentencePiece model"),
-        (lambda _: other_special_ids(), r"0, 1, 2 and 3, not \(-1, 0, 1, 2\)"),
-    ],
-    ids=["empty", "noise", "half", "not UTF-8", "special ids"],
-)
-def test_what_cannot_be_loaded(tokenizer, tmp_path, content, message):
-    path = tmp_path / "wrong.model"
+def test_what_cannot_be_loaded(tokenizer, tmp_path):
+    path, model = tmp_path / "wrong.model", tokenizer.model
     with pytest.raises(UserError, match=r"wrong\.model: No such file"):
         Tokenizer.load(path)
-    path.write_bytes(content(tokenizer.model))
-    with pytest.raises(UserError, match=rf"wrong\.model: .*{message}"):
-        Tokenizer.load(path)
+    damaged = model[: len(model) // 2], model.replace(b"<0x41>", b"<0x\xff1>")
+    for content in (b"", random.Random(0).randbytes(5000), *damaged):
+        path.write_bytes(content)
+        with pytest.raises(UserError, match=r"wrong\.model: not a SentencePiece model"):
+            Tokenizer.load(path)
 
 
-def test_the_shipped_tokenizer_is_the_one_it_was():
-    tokenizer, _ = read_export(shipped_model())
-    assert tokenizer.vocab_size == 8000
-    assert tokenizer.digest.startswith("6ce6acd12e34011f")
-    ids = [1963, 296, 565, 312, 290, 235, 144, 175]
-    assert tokenizer.encode(["Bom dia! 猫"]) == [ids]
+def test_a_model_with_other_special_ids_is_refused():
+    model, sizes = io.BytesIO(), {"vocab_size": 90, "minloglevel": 2}
+    train = sentencepiece.SentencePieceTrainer.Train
+    train(sentence_iterator=iter(LINES), model_writer=model, **sizes)
+    with pytest.raises(UserError, match=r"0, 1, 2 and 3, not \(-1, 0, 1, 2\)"):
+        Tokenizer(model.getvalue())
 
 
 # --- Training ---

@@ -142,7 +142,10 @@ class Tokenizer:
         """
         texts = [re.sub(INVISIBLE, "", re.sub(_CONTROL, " ", t)) for t in texts]
         sampling = {"enable_sampling": True, "nbest_size": -1, "alpha": alpha}
-        return self.processor.encode(texts, num_threads=1, **sampling if alpha else {})
+        sampling = sampling if alpha else {}
+        if len(texts) == 1:  # without threads, whose start takes much longer
+            return [self.processor.encode(texts[0], **sampling)]
+        return self.processor.encode(texts, num_threads=1, **sampling)
 
     def decode(self, ids):
         """Turn ids into texts.
@@ -162,14 +165,7 @@ class Tokenizer:
         return [re.sub(_CONTROL, "\ufffd", text) for text in texts]
 
     def tokens(self, ids):
-        """Give the tokens of a list of ids as SentencePiece spells them.
-
-        Args:
-            ids: integers below ``vocab_size``.
-
-        Returns:
-            A list of as many strings.
-        """
+        """Give the tokens of ids, integers, as SentencePiece spells them: strings."""
         return [self.processor.IdToPiece(int(i)) for i in ids]
 
     @cached_property

@@ -24,12 +24,6 @@ def pairs_of(source):
     return list(load(source)[0])
 
 
-def error_of(call, *args):
-    with pytest.raises(UserError) as caught:
-        call(*args)
-    return str(caught.value)
-
-
 def test_a_tsv_is_cleaned_but_to_evaluate(here, caplog):
     pairs, counts = load("pairs.tsv")
     assert list(pairs) == [Pair("olá", "hello"), Pair("adeus", "goodbye")]
@@ -60,23 +54,29 @@ def test_ways_to_name_files(here, monkeypatch):
 
 @pytest.mark.parametrize("source", ["frasebook", "", ",", "a,b,c", "a.pt,a.en", "."])
 def test_sources_that_are_none(here, source):
-    words = f"{source!r} is no pair source and no file; give phrasebook, ted,"
     (here / "bad.gz").write_bytes(b"\x1f\x8b is not gzip")  # which nobody reads
-    assert input_files(["phrasebook", "bad.gz"])
-    assert words in error_of(load_mixture, ["bad.gz", source])
-    assert words in error_of(load, source)
+    assert len(input_files(["phrasebook", "bad.gz"])) == 1
+    with pytest.raises(UserError, match=f"^'{source}' is no pair source and no file; "):
+        load_mixture(["bad.gz", source])
 
 
 def test_no_such_split_and_no_tensorflow_datasets(here, monkeypatch):
-    assert "choose one of train, validation, test" in error_of(load, "a.pt", "dev")
+    with pytest.raises(UserError, match="choose one of train, validation, test"):
+        load("a.pt", "dev")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert "pip install 'tfxformer[ted]'" in error_of(input_files, ["ted"])
+    with pytest.raises(UserError, match=r"pip install 'tfxformer\[ted\]'"):
+        input_files(["ted"])
 
 
-@pytest.mark.parametrize("data", [b"only\nlines\n", b"\t\n", b"\xff\t\xff\n"])
-def test_a_file_without_a_usable_pair(here, data):
+@pytest.mark.parametrize(
+    ("data", "hint"),
+    [
+        (b"only\nlines\n", "--columns 2,1"),
+        (b"\t\n", "check that it has a sentence"),
+        (b"\xff\t\xff\n", "--encoding latin-1"),
+    ],
+)
+def test_a_file_without_a_usable_pair(here, data, hint):
     (here / "bad.tsv").write_bytes(data)
-    message = error_of(load, "bad.tsv")
-    assert message.startswith("bad.tsv: no usable pair in it: ") and "0 kept" in message
-    assert ("--columns 2,1" in message) == (data == b"only\nlines\n")
-    assert ("--encoding latin-1" in message) == (b"\xff" in data)
+    with pytest.raises(UserError, match=rf"^bad.tsv: no usable pair in it: .*{hint}"):
+        load("bad.tsv")

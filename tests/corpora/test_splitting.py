@@ -3,7 +3,6 @@
 import gzip
 import hashlib
 import random
-import re
 import subprocess
 import sys
 from itertools import chain, combinations
@@ -69,17 +68,8 @@ def test_the_phrasebook_s_splits_are_what_they_were():
     sizes = {name: len(pairs) for name, pairs in splits.items()}
     assert sizes == {"train": 42_737, "validation": 500, "test": 500}
     assert list(leaks(splits)) == []
-    assert len({source for source, _ in chain(*splits.values())}) == 43_737
     digest = hashlib.sha256(repr([tuple(pair) for pair in splits["test"]]).encode())
     assert digest.hexdigest().startswith("61bd03ac1f85ad24")
-
-
-@pytest.mark.parametrize("side", [0, 1], ids=["portuguese", "english"])
-def test_its_sentences_are_well_formed(side):
-    for text in (pair[side] for pair in chain(*phrasebook().values())):
-        assert text[0].isupper() and text[-1] in ".!?" and text == text.strip(), text
-        assert "  " not in text and " ," not in text and " ." not in text, text
-        assert not re.search(r"[{}<>_|\\]|None|one's|\d|[.!?][.!?]", text), text
 
 
 @pytest.mark.slow

@@ -11,8 +11,7 @@ import pytest
 from tfxformer.corpora import Pair, load, ted
 from tfxformer.errors import UserError
 
-PREPARED = Path(__file__).parents[2].parent / "shared" / "data" / "tfds"
-
+REAL = Path(__file__).parents[2].parent / "shared" / "data" / "tfds"
 
 JOINED = """
 o problema . => o problema.
@@ -66,81 +65,68 @@ def test_join_loses_nothing_but_spaces_and_quotes():
 # Written for this test, in the data's own form.
 SENTENCES = {
     "train": [
-        ("o gato dorme .", "the cat 's asleep ."),
         ("`` eu disse `` '' olá '' '' . ''", "`` i said `` '' hello . '' '' ''"),
         ("não sei .", "i do n't know ."),
     ],
-    "validation": [("chove ?", "is it raining ?"), ("chove ?", "is it raining ?")],
+    "dev": [("chove ?", "is it raining ?"), ("chove ?", "is it raining ?")],
     "test": [("custa 5 % ( risos ) .", "it costs 5 percent ( laughter ) .")],
 }
 
 
 @pytest.fixture(scope="module")
-def tfds_dir(tmp_path_factory):
-    """A folder that TensorFlow Datasets prepares from files like those it loads."""
+def prepared(tmp_path_factory):
+    """What TensorFlow Datasets prepares of files like its own; then no network."""
     tfds = pytest.importorskip("tensorflow_datasets")
-    pytest.importorskip("importlib_resources")  # TensorFlow Datasets needs it here
     import requests
 
     root = tmp_path_factory.mktemp("ted")
     folder = root / "extracted" / "datasets" / "pt_to_en"
     folder.mkdir(parents=True)
-    names = {"train": "train", "validation": "dev", "test": "test"}
     for split, sentences in SENTENCES.items():
-        for side, language in enumerate(("pt", "en")):
-            text = "\n".join(pair[side] for pair in sentences)
-            (folder / f"{language}.{names[split]}").write_text(text, "utf-8")
+        for language, texts in zip(("pt", "en"), zip(*sentences), strict=True):  # noqa: B905
+            (folder / f"{language}.{split}").write_text("\n".join(texts), "utf-8")
     manager = tfds.download.DownloadManager
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(requests, "get", lambda *_, **__: Mock())
         patch.setattr(manager, "download_and_extract", lambda *_: root / "extracted")
+        patch.setattr(requests, "get", Mock())
         ted.load("train", root / "data")
-    return root / "data"
+        error = requests.ConnectionError("no network in tests")
+        patch.setattr(requests, "get", Mock(side_effect=error))
+        yield root / "data"
 
 
-@pytest.fixture
-def offline(tfds_dir, monkeypatch):
-    """No test waits for a network."""
-    import requests
-
-    refuse = Mock(side_effect=requests.ConnectionError("no network in tests"))
-    monkeypatch.setattr(requests, "get", refuse)
-
-
-def test_a_prepared_copy_needs_no_network(tfds_dir, offline, capsys):
-    assert sorted(ted.load("train", tfds_dir)) == [
+def test_a_prepared_copy_needs_no_network(prepared, capsys):
+    assert sorted(ted.load("train", str(prepared))) == [
         Pair('eu disse "olá".', 'i said "hello."'),
         Pair("não sei.", "i don't know."),
-        Pair("o gato dorme.", "the cat's asleep."),
     ]
-    assert len(ted.load("test", str(tfds_dir))) == 1
-    pairs, counts = load("ted", "validation", data_dir=tfds_dir)
+    pairs, counts = load("ted", "validation", data_dir=prepared)
     assert list(pairs) == [("chove?", "is it raining?")]
     assert counts.describe() == "2 read, 1 kept, 1 dropped (1 duplicate)"
     assert capsys.readouterr().out == ""
 
 
-def test_nothing_prepared_and_no_network(tmp_path, offline):
+def test_nothing_prepared_and_no_network(prepared, tmp_path):
     with pytest.raises(UserError, match=r"no network in tests.* --data-dir"):
         ted.load("train", tmp_path / "none")
     assert not (tmp_path / "none").exists()
 
 
 @pytest.mark.parametrize("pattern", ["dataset_info.json", "*train.tfrecord*"])
-def test_a_damaged_copy(tfds_dir, offline, tmp_path, pattern):
-    copy = shutil.copytree(tfds_dir, tmp_path / "copy")
+def test_a_damaged_copy(prepared, tmp_path, pattern):
+    copy = shutil.copytree(prepared, tmp_path / "copy")
     next(copy.rglob(pattern)).write_bytes(b"{" * 40)
     with pytest.raises(UserError, match=r"^ted: train of ted_hrlr_translate/.+$"):
         ted.load("train", copy)
 
 
-@pytest.mark.skipif(not PREPARED.is_dir(), reason=f"no TED talks at {PREPARED}")
-def test_the_real_talks(offline):
-    pairs = ted.load("validation", PREPARED)
+@pytest.mark.skipif(not REAL.is_dir(), reason=f"no TED talks at {REAL}")
+def test_the_real_talks(prepared):
+    pairs = ted.load("validation", REAL)
     assert len(pairs) == 1193
     text = "\n".join(side for pair in pairs for side in pair)
     # No token is left standing where a writer would not put it.
-    assert not re.findall(
-        r" [.,;:!?)\]%](?!\.)|[(\[] |``|''| '(?:s|m|re|ve|ll|d)\b", text
+    alone = (
+        r" [.,;:!?)\]%](?!\.)|[(\[] |``|''| '(?:s|m|re|ve|ll|d)\b|(?:ca|do|wo|is) n't"
     )
-    assert not re.findall(r'(?:^|\s)"(?:\s|$)|\b(?:ca|do|wo|is) n\'t', text)
+    assert not re.findall(alone, text) and not re.findall(r'(?:^|\s)"(?:\s|$)', text)
