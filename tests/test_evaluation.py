@@ -1,7 +1,6 @@
-"""Scores are sacreBLEU's, as its own command gives them, and the textbook's."""
+"""Scores are sacreBLEU's, as its own command gives them."""
 
 import json
-import math
 import subprocess
 import sys
 
@@ -41,26 +40,15 @@ def test_scores_are_those_of_sacrebleu_s_command(tmp_path, lowercase):
     assert scores.bleu_signature == expected["BLEU"]["signature"]
     assert scores.chrf_signature == expected["chrF2"]["signature"]
     assert ("case:lc" if lowercase else "case:mixed") in scores.bleu_signature
-    assert scores.describe().splitlines() == [
-        f"BLEU {scores.bleu:.2f}  ({scores.bleu_signature})",
-        f"chrF {scores.chrf:.2f}  ({scores.chrf_signature})",
-    ]
+    bleu, chrf = scores.describe().splitlines()
+    assert bleu == f"BLEU {scores.bleu:.2f}  ({scores.bleu_signature})"
+    assert chrf == f"chrF {scores.chrf:.2f}  ({scores.chrf_signature})"
 
 
-def test_bleu_by_hand():
-    # Precisions 5/6, 4/5, 3/4 and 2/3, whose product is 1/3.
-    expected = pytest.approx(100 * (1 / 3) ** 0.25)
-    assert compare(["a b c d e f"], ["a b c d e g"]).bleu == expected
-    # All right but too short: the brevity penalty alone.
-    expected = pytest.approx(100 * math.exp(1 - 5 / 4))
-    assert compare(["a b c d"], ["a b c d e"]).bleu == expected
-
-
-@pytest.mark.parametrize(("translations", "references"), [([], []), (["a"] * 3, "ab")])
-def test_counts_that_do_not_match(translations, references):
-    counts = f"{len(translations)} translations for {len(references)} references"
-    with pytest.raises(ValueError, match=counts):
-        compare(translations, references)
+@pytest.mark.parametrize("counts", [(0, 0), (3, 2)])
+def test_counts_that_do_not_match(counts):
+    with pytest.raises(ValueError, match="{} translations for {} ref".format(*counts)):
+        compare(*(["a"] * count for count in counts))
 
 
 def test_evaluate_translates_sources_and_compares_with_targets_in_order():

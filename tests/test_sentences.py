@@ -118,14 +118,11 @@ def test_the_best_place(left, right):
     assert split_to_fit(text, words, words(text) - 1) == [left, " ", right]
 
 
-def test_a_word_is_cut_between_characters():
+@pytest.mark.parametrize("count", [words, len])
+def test_parts_fit_and_nothing_is_lost(count):
     assert split_to_fit("abcdefgh", len, 4) == ["abcd", "", "efgh"]
     # A character is not cut, though it be too long by itself.
     assert split_to_fit("ab", lambda text: 9, 4) == ["a", "", "b"]
-
-
-@pytest.mark.parametrize("count", [words, len])
-def test_parts_fit_and_nothing_is_lost(count):
     for text in (text.strip() for text in tricky_texts(500) if text.strip()):
         for limit in (4, 9):
             pieces = split_to_fit(text, count, limit)

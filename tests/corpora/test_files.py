@@ -5,12 +5,7 @@ import gzip
 import pytest
 
 from tfxformer.corpora import Counts, Pair
-from tfxformer.corpora.files import (
-    check_encoding,
-    read_argument,
-    read_pairs,
-    read_texts,
-)
+from tfxformer.corpora.files import check_encoding, read_pairs, read_texts
 from tfxformer.errors import UserError
 
 TWO = "olá\thello\nadeus\tgoodbye\n".encode()
@@ -70,8 +65,6 @@ def test_text_in_another_encoding(write, caplog):
     path = write("a.tsv", "não\tn’t\n".encode("cp1252") + b"a\t\x81\n")
     assert read(path, encoding="cp1252")[0] == [("não", "n’t")]
     assert caplog.messages == [f"{path}:2: not CP1252; the line is skipped"]
-    parallel = [write("a.pt", b"n\xe3o\n"), write("a.en", b"no\n")]
-    assert read(*parallel, encoding="latin-1")[0] == [("não", "no")]
 
 
 @pytest.mark.parametrize("name", ["latin-0", "", "rot13", "utf-16", "cp037"])
@@ -88,17 +81,10 @@ def test_texts_are_given_until_one_is_broken():
         next(found)
     latin = read_texts(lines, "in.txt", "latin-1", size=3)
     assert list(latin) == [["um", "dois", "três"], ["quatro"]]
-    # Each is given before the next is typed, if it shall be.
+    # In a terminal, a line is given before the next is typed.
     typed = iter(lines)
     assert next(read_texts(typed, "standard input", size=1)) == ["um"]
     assert next(typed) == b"dois\r\n"
-
-
-def test_an_argument_may_be_in_another_encoding():
-    assert read_argument("não", "text 1") == "não"
-    assert read_argument("n\udce3o", "text 1", "latin-1") == "não"
-    with pytest.raises(UserError, match=r"^text 1: not UTF-8; name its encoding"):
-        read_argument("n\udce3o", "text 1")
 
 
 def test_lines_end_at_line_feeds_only(write):

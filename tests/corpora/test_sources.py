@@ -47,7 +47,6 @@ def test_ways_to_name_files(here, monkeypatch):
     assert pairs_of("a.es.gz,a.pt") == [("x", "y")]
     monkeypatch.setenv("HOME", str(here))
     assert len(pairs_of("~/a.pt,~/a.es.gz")) == 2  # the shell leaves the second
-    assert len(pairs_of(here / "pairs.tsv")) == 2
     (here / "ted").write_bytes(b"x\ty\n")
     assert pairs_of("./ted") == [("x", "y")]
 
