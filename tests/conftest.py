@@ -2,6 +2,7 @@
 
 import contextlib
 import fcntl
+import functools
 import sys
 
 import pytest
@@ -13,6 +14,9 @@ start_tensorflow()
 from tfxformer import corpora  # noqa: E402
 from tfxformer.config import load_config  # noqa: E402
 from tfxformer.training.trainer import train  # noqa: E402
+from tfxformer.translator import Translator  # noqa: E402
+
+LOAD = functools.cache(Translator.load)
 
 # Seconds of training on few and short pairs, so that it stutters but ends sentences.
 SMALL = {
@@ -56,8 +60,6 @@ def run_folder(once):
 
 @pytest.fixture(scope="session")
 def translator(run_folder):
-    from tfxformer.translator import Translator
-
     return Translator.load(run_folder)
 
 
@@ -77,12 +79,16 @@ def served(exported):
     """A translator that answers with the exported signatures themselves."""
     import tensorflow as tf
 
-    from tfxformer.translator import Translator
-
     translator = Translator.load(exported)
     translator.loaded = tf.saved_model.load(str(exported))
     translator.signatures = dict(translator.loaded.signatures)
     return translator
+
+
+@pytest.fixture
+def loaded_once(monkeypatch):
+    """Each model is loaded and its graphs are traced once for all tests."""
+    monkeypatch.setattr(Translator, "load", LOAD)
 
 
 @pytest.fixture

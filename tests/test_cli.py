@@ -1,6 +1,5 @@
 """The command line as a person meets it: answers, help, streams and wrong input."""
 
-import functools
 import gzip
 import io
 import re
@@ -10,22 +9,15 @@ import sys
 import pytest
 import typer
 
-from tfxformer import Translator, cli
+from tfxformer import cli
 from tfxformer.exporting.repository import shipped_model
 from tfxformer.exporting.verify import verify
 from tfxformer.training.run import Run
 
-# A model, loaded.
-LOAD = functools.cache(Translator.load)
+pytestmark = pytest.mark.usefixtures("loaded_once")
 GROUP = typer.main.get_command(cli.app)
 PAIRS = "O gato bebe leite.\tThe cat drinks milk.\n\tHello!\nOlá!\t\r\n"
 LATIN = "Bom dia.\tGood morning.\nEla não gosta.\tShe dislikes it.\n".encode("latin-1")
-
-
-@pytest.fixture(autouse=True)
-def _loaded_once(monkeypatch):
-    """Each model is loaded and its graphs are traced once for all tests."""
-    monkeypatch.setattr(Translator, "load", LOAD)
 
 
 # --- Answers -------------------------------------------------------------------------
@@ -53,13 +45,6 @@ def test_a_line_may_hold_sentences_and_a_text_lines(run_folder, translator, comm
     assert out.partition("\t")[2] == f" {two}  {one}\n"
 
 
-def test_a_sentence_without_end_is_translated_in_parts(run_folder, command):
-    text = "o gato bebe leite e " * 250  # 5,000 characters
-    out, err, code = command("translate", "--run", run_folder, text)
-    assert code == 0 and len(out.splitlines()) == 1
-    assert "text 1: a sentence of 4999 characters" in err and "parts" in err
-
-
 @pytest.mark.parametrize(
     "model", ["run_folder", pytest.param("exported", marks=pytest.mark.slow)]
 )
@@ -78,9 +63,7 @@ def test_given_translations_are_scored(model, translator, command, request, tmp_
 @pytest.mark.slow
 def test_decoding_options_reach_the_search(run_folder, command):
     def translate(*args):
-        out, err, code = command("translate", "--run", run_folder, *args)
-        assert code == 0, err
-        return out
+        return command("translate", "--run", run_folder, *args)[0]
 
     text = "O gato bebe leite."
     rows = translate("--beam", 3, "--n-best", 2, text, "Bom dia!").splitlines()
@@ -175,10 +158,8 @@ def test_from_two_columns_to_a_served_model(tmp_path, command):
     assert "pairs.tsv.gz:65" in err and "64 kept" in err
     _, err, code = command(*train, "--steps", 8)
     assert code == 0 and "step 4" in err
-
     out, err, code = command("evaluate", "--run", run, "--data", pairs)
-    assert code == 0, err
-    assert "BLEU" in out and "chrF" in out and "nrefs:1|case:mixed" in out
+    assert code == 0 and "BLEU" in out and "chrF" in out, err
     to = tmp_path / "export"
     out, err, code = command("export", "--run", run, "--to", to, "--name", "toy")
     assert (out, code) == (f"{to / 'toy' / '1'}\n", 0), err
@@ -197,13 +178,7 @@ def test_quickstart(tmp_path, command, monkeypatch):
     assert float(re.match(r"chrF ([\d.]+)", chrf)[1]) >= 85
     assert len(shown) >= 8 and all("  →  " in line for line in shown)
     assert path == "SavedModel: out/export/pt_en/1"
-    exported = tmp_path / "out" / "export" / "pt_en" / "1"
-    assert verify(exported).ok
-
-    # The weights are in it once, as float32.
-    size = sum(file.stat().st_size for file in exported.glob("variables/*"))
-    _, model = Run.open(tmp_path / "out" / "run").load()
-    assert size <= 1.1 * 4 * model.count_params()
+    assert verify(tmp_path / "out" / "export" / "pt_en" / "1").ok
 
 
 # --- The model that answers where none is named --------------------------------------

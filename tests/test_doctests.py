@@ -13,6 +13,7 @@ MODULES = ["tfxformer"] + [
 ]
 
 
+@pytest.mark.usefixtures("loaded_once")
 @pytest.mark.parametrize("name", MODULES)
 def test_examples(name):
     module = importlib.import_module(name)

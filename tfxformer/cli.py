@@ -15,18 +15,17 @@ from typing import Annotated, Literal
 
 from typer import Argument, Exit, FileBinaryRead, Option
 
-from tfxformer import __version__, corpora
+from tfxformer import corpora
 from tfxformer.commands import (
     Checkpoint,
     Model,
-    Quiet,
     commands,
     load_translator,
     need,
     option,
     with_settings,
 )
-from tfxformer.config import DataConfig, TrainingConfig, load_config
+from tfxformer.config import PRESETS, DataConfig, TrainingConfig, load_config
 from tfxformer.console import say, start_logging, start_tensorflow
 from tfxformer.corpora.files import pick, read_argument, read_texts
 from tfxformer.decoding import DecodingOptions
@@ -78,28 +77,12 @@ def _stop(*_):
     raise Stopped("stopped by SIGTERM before it began", PREEMPTED)
 
 
-def _version(value):
-    if value:
-        print(__version__)
-        raise Exit
-
-
-@app.callback()
-def options(
-    quiet: Quiet = False,
-    version: Annotated[
-        bool, Option("--version", callback=_version, help="Print the version.")
-    ] = False,
-):
-    """What holds for every command."""
-
-
 @app.command()
 def quickstart(
     out: Annotated[
-        Path | None, Option(help="The folder to work in; by default a new one.")
+        Path | None, Option(help="The folder to work in; or a new one.")
     ] = None,
-    seed: Annotated[int, Option(help="Seed of all random numbers.")] = 0,
+    seed: Annotated[int, Option(help="The seed of all random numbers.")] = 0,
 ):
     """Train on a phrasebook, evaluate, export, translate.
 
@@ -107,7 +90,7 @@ def quickstart(
     either language, was seen in training.
     """
     started = time.monotonic()
-    out = Path(out or f"tfxformer-quickstart-{uuid.uuid4().hex[:8]}")
+    out = out or Path(f"tfxformer-quickstart-{uuid.uuid4().hex[:8]}")
     start_tensorflow()
     import tensorflow as tf
 
@@ -145,12 +128,8 @@ def quickstart(
 def train(
     data: DataConfig,
     out: Annotated[Path, Option(help="The run folder.")],
-    preset: Annotated[
-        str, Option(help="Settings to begin from: tiny, tutorial, base, big.")
-    ] = "tutorial",
-    config: Annotated[
-        Path | None, Option(help="A YAML file with settings, over the preset's.")
-    ] = None,
+    preset: Annotated[str, Option(help=f"One of {', '.join(PRESETS)}.")] = "tutorial",
+    config: Annotated[Path | None, Option(help="A YAML file, over the preset.")] = None,
     settings: Annotated[
         list[str], Option("--set", help="A setting, over all others: model.dff=1024.")
     ] = [],  # noqa: B006
@@ -189,20 +168,13 @@ def train(
 @with_settings("decoding", DecodingOptions)
 @with_settings("data", DataConfig, "encoding")
 def translate(
-    text: Annotated[
-        list[str] | None,
-        Argument(help="Texts; without any, lines of --input or standard input."),
-    ] = None,
+    text: Annotated[list[str] | None, Argument(help="Texts, or see --input.")] = None,
     run: Model = None,
     input: Input = None,
     checkpoint: Checkpoint = "best",
     tokens_per_batch: TokensPerBatch = 2048,
-    scores: Annotated[
-        bool, Option(help="Put each translation's score before it, and a tab.")
-    ] = False,
-    prefix: Annotated[
-        str, Option(help="What each translation begins with; a text a sentence.")
-    ] = "",
+    scores: Annotated[bool, Option(help="Put a score and a tab before each.")] = False,
+    prefix: Annotated[str, Option(help="What each translation begins with.")] = "",
     xla: Xla = False,
     data: DataConfig = ...,
     decoding: DecodingOptions = ...,
@@ -210,7 +182,8 @@ def translate(
     """Translate texts, line by line, in their order.
 
     A text may hold many sentences: each is translated by itself. With --n-best, each
-    text is one sentence, and gives lines of its number, a score and a translation.
+    text is one sentence, and gives lines of its number, a score and a translation. With
+    --prefix, each text is one sentence.
     """
     if text and input:
         raise UserError("give texts or --input, not both")
@@ -229,11 +202,8 @@ def translate(
     for lines in [texts] if texts else _chunks(input or stdin, data.encoding):
         if decoding.n_best > 1:
             lists = translator.n_best(lines, tokens_per_batch, first)
-            found = [
-                f"{number}\t{score:.4f}\t{translation}"
-                for number, list_ in enumerate(lists, first)
-                for translation, score in list_
-            ]
+            rows = [(i, *row) for i, rows in enumerate(lists, first) for row in rows]
+            found = [f"{i}\t{score:.4f}\t{text}" for i, text, score in rows]
         elif prefix:
             found = translator.complete(lines, [prefix] * len(lines))
         else:
@@ -296,16 +266,10 @@ def score(
 def evaluate(
     data: DataConfig,
     run: Model = None,
-    split: Annotated[
-        str, Option(help="Of phrasebook and ted: train, validation or test.")
-    ] = "test",
+    split: Annotated[str, Option(help="Or train, validation.")] = "test",
     checkpoint: Checkpoint = "best",
-    lowercase: Annotated[
-        bool, Option(help="Compare in lower case, for lower-cased references.")
-    ] = False,
-    output: Annotated[
-        Path | None, Option(help="Write the translations here, one a line.")
-    ] = None,
+    lowercase: Annotated[bool, Option(help="Compare in lower case.")] = False,
+    output: Annotated[Path | None, Option(help="A file for translations.")] = None,
     tokens_per_batch: TokensPerBatch = 2048,
     xla: Xla = False,
     decoding: DecodingOptions = ...,
@@ -344,32 +308,29 @@ def export(
         Literal["savedmodel", "ctranslate2"],
         Option(help="For TensorFlow Serving, or for CTranslate2."),
     ] = "savedmodel",
-    xla: Annotated[
-        bool, Option("--xla", help="Compile with XLA: faster, but servers need a flag.")
-    ] = False,
+    xla: Xla = False,
     precision: Annotated[
         Literal["float32", "float16"],
         Option(help="How weights are stored; float16 is half the size."),
     ] = "float32",
     average: Annotated[
-        int | None,
-        Option(min=1, help="Export the mean of the weights of the newest checkpoints."),
+        int | None, Option(min=1, help="Average so many of the newest checkpoints.")
     ] = None,
     decoding: DecodingOptions = ...,
 ):
     """Export a run as the next version of a model, a SavedModel.
 
-    How it decodes is chosen here and stays. The last line is the path it wrote.
+    How it decodes is chosen here and stays. With --xla, a server needs a flag. The last
+    line is the path it wrote.
     """
-    given = [option(name) for name in decoding.model_fields_set]
-    given += ["--xla"] if xla else []
-    given += ["--precision"] if precision != "float32" else []
-    if format == "ctranslate2" and given:
-        raise UserError(
-            f"{', '.join(given)}: not with --format ctranslate2: CTranslate2 takes its "
-            "options when it runs the model"
-        )
     if format == "ctranslate2":
+        given = [option(name) for name in decoding.model_fields_set]
+        given += ["--xla"] * xla + ["--precision"] * (precision != "float32")
+        if given:
+            raise UserError(
+                f"{', '.join(given)}: not with --format ctranslate2: CTranslate2 takes "
+                "its options when it runs the model"
+            )
         need("ctranslate2", "ctranslate2")
     start_tensorflow()
     from tfxformer.exporting.saved_model import export
@@ -384,33 +345,23 @@ def export(
 
 @app.command()
 def bulk(
+    input: Annotated[
+        list[str],
+        Option("--input", "-i", help="A file (.gz too), or 'in/*.csv'. Repeatable."),
+    ],
+    out: Annotated[str, Option(help="The folder to write.")],
     beam_options: Annotated[
         list[str] | None, Argument(help="After --: more options of Apache Beam.")
     ] = None,
-    model: Annotated[
-        str | None, Option(help="An exported model; by default the package's own.")
-    ] = None,
-    input: Annotated[
-        list[str],
-        Option(
-            "--input",
-            "-i",
-            metavar="<paths>",
-            help="A file (.gz too), or a pattern, 'in/*.csv'. Repeat for several.",
-        ),
-    ] = ...,
-    out: Annotated[str, Option(help="The folder to write.")] = ...,
+    model: Annotated[str | None, Option(help="An exported model; or our own.")] = None,
     format: Annotated[
-        str | None,
-        Option(help="text, csv, tsv, jsonl or parquet; by default as files are named."),
+        str | None, Option(help="text, csv, tsv, jsonl, parquet; or by files' names.")
     ] = None,
     column: Annotated[str, Option(help="The column or field of the texts.")] = "text",
     id_column: Annotated[
-        str | None, Option(help="The column of the ids; by default an id is file:line.")
+        str | None, Option(help="Of ids; or ids are file:line.")
     ] = None,
-    runner: Annotated[
-        str, Option(help="Where Apache Beam runs: DirectRunner is this machine.")
-    ] = "DirectRunner",
+    runner: Annotated[str, Option(help="Where Apache Beam runs.")] = "DirectRunner",
 ):
     """Translate files of any number and size, on Apache Beam.
 
@@ -424,16 +375,9 @@ def bulk(
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL)  # errors come as ours
     from tfxformer.bulk import bulk
 
-    counts = bulk(
-        input,
-        out,
-        model=model,
-        format=format,
-        column=column,
-        id_column=id_column,
-        runner=runner,
-        beam_options=beam_options or (),
-    )
+    options = {"model": model, "format": format, "column": column}
+    options |= {"id_column": id_column, "runner": runner}
+    counts = bulk(input, out, **options, beam_options=beam_options or ())
     translated = counts.pop("translated")
     line = f"{translated:,} translated, {sum(counts.values()):,} failed"
     reasons = ", ".join(f"{count:,} {reason}" for reason, count in counts.items())
@@ -444,13 +388,9 @@ def bulk(
 @with_settings("settings", ServerSettings, *SERVING)
 def serve(
     repository: Annotated[
-        Path | None,
-        Argument(help="A model repository; by default ./export, or the package's."),
+        Path | None, Argument(help="A model repository; or ./export, or the package's.")
     ] = None,
-    config: Annotated[
-        Path | None,
-        Option(help="A models.config in TensorFlow Serving's format instead."),
-    ] = None,
+    config: Annotated[Path | None, Option(help="Or a models.config.")] = None,
     settings: ServerSettings = ...,
 ):
     """Serve models as TensorFlow Serving does: by REST and gRPC.
@@ -479,12 +419,8 @@ def serve(
 @app.command()
 def demo(
     run: Model = None,
-    host: Annotated[
-        str, Option(help="The address to listen on; 0.0.0.0 is all of them.")
-    ] = "127.0.0.1",
-    port: Annotated[
-        int, Option(min=0, max=65535, help="For HTTP; 0 for one that is free.")
-    ] = 7860,
+    host: Annotated[str, Option(help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, Option(min=0, max=65535, help="0 for a free one.")] = 7860,
     checkpoint: Checkpoint = "best",
 ):
     """Open a local page: translate, and see attention at work.
@@ -500,12 +436,8 @@ def demo(
 
 @app.command()
 def verify(
-    path: Annotated[
-        Path, Argument(help="A SavedModel, or a model's folder of versions.")
-    ],
-    allow_xla: Annotated[
-        bool, Option(help="Let signatures need XLA, and say which flag it takes.")
-    ] = False,
+    path: Annotated[Path, Argument(help="A SavedModel, or its folder of versions.")],
+    allow_xla: Annotated[bool, Option(help="Let signatures need XLA.")] = False,
 ):
     """Check that TensorFlow Serving will run a SavedModel, any one."""
     from tfxformer.exporting.verify import verify

@@ -10,6 +10,7 @@ from typing import Annotated, get_type_hints
 import typer
 from typer import Option
 
+import tfxformer
 from tfxformer.console import start_logging, start_tensorflow
 from tfxformer.errors import UserError
 from tfxformer.exporting.repository import chosen_model
@@ -42,27 +43,14 @@ def _quiet(value: bool):
         start_logging(quiet=True)
 
 
-Quiet = Annotated[
-    bool,
-    Option(
-        "--quiet",
-        "-q",
-        help="Warnings and errors only.",
-        callback=_quiet,
-        expose_value=False,
-    ),
-]
+def _version(value: bool):
+    if value:
+        print(tfxformer.__version__)
+        raise typer.Exit
 
 
 def commands(help):
-    """A Typer application: the commands of a program, or of a part of it.
-
-    Args:
-        help: what it is for.
-
-    Returns:
-        The application.
-    """
+    """A Typer application: the commands of a program, or of a part of it."""
     app = typer.Typer(
         help=help,
         cls=_Group,
@@ -72,8 +60,14 @@ def commands(help):
         rich_markup_mode=None,
     )
 
+    quiet = Option("--quiet", "-q", callback=_quiet, expose_value=False)
+    version = Option("--version", callback=_version, help="Print the version.")
+    quiet.help = "Warnings and errors only."
+
     @app.callback()
-    def options(quiet: Quiet = False):
+    def options(
+        quiet: Annotated[bool, quiet] = False, version: Annotated[bool, version] = False
+    ):
         """What holds for every command."""
 
     return app
@@ -151,21 +145,17 @@ def with_settings(argument, kind, *fields):
 def _parameter(kind, name):
     """A field of settings as a parameter that Typer makes an option of."""
     annotation, field = get_type_hints(kind)[name], kind.model_fields[name]
-    about, metavar = field.description, None
+    made = Option(option(name), help=field.description)
     # The presets have their own steps.
     if field.default and field.default is not True and name != "steps":
-        about += f"  [default: {field.default}]"
+        made.help += f"  [default: {field.default}]"
     if annotation == list[str]:
-        about += " Repeat it to name several."
+        made.help += " Repeat it to name several."
     elif "list" in str(annotation):
-        annotation, metavar = str, "N,N"
-    made = Option(option(name), help=about, metavar=metavar)
-    return inspect.Parameter(
-        name,
-        inspect.Parameter.KEYWORD_ONLY,
-        default=None,
-        annotation=Annotated[annotation | None, made],
-    )
+        annotation, made.metavar = str, "N,N"
+    annotation = Annotated[annotation | None, made]
+    kind = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(name, kind, default=None, annotation=annotation)
 
 
 def _made(kind, given):

@@ -21,11 +21,7 @@ LINE_EVERY = 15
 
 
 def start_logging(quiet=False):
-    """Sends the package's log to standard error, as plain lines.
-
-    Args:
-        quiet: warnings and errors only.
-    """
+    """Sends the log, or its warnings and errors only, to standard error."""
     log = logging.getLogger("tfxformer")
     log.setLevel(logging.WARNING if quiet else logging.INFO)
     log.propagate = False

@@ -136,7 +136,7 @@ def test_neighbours(drawn, model, translator):
         ("lengths", "name the pairs, such as --data pairs.tsv"),
         ("curves none", "none/metrics.jsonl: No such file"),
         ("curves .", "the runs have no measurements to draw"),
-        ("schedule --preset bas", "there is no preset 'bas'"),
+        ("schedule --preset bas", "bas: no such preset"),
         ("attention a --run RUN --layer 2", "--layer 2: the model has 1"),
         ("positions --run RUN --length 49", "--length 49: the model has 48 positions"),
         ("neighbours xyzzyq --run RUN", "'xyzzyq': the vocabulary has parts of it"),
