@@ -6,13 +6,7 @@ import numpy as np
 
 from tfxformer.errors import UserError
 from tfxformer.layers import positional_encoding
-from tfxformer.tokenizer import (
-    END_ID,
-    START_ID,
-    UNK_ID,
-    encode_source,
-    encode_target,
-)
+from tfxformer.tokenizer import END_ID, START_ID, UNK_ID, encode_source, encode_target
 
 # By default CTranslate2 reads 1,024 tokens and writes 256, and stops
 # with an error where it has no encoding for a position.
@@ -118,10 +112,7 @@ def prove(path, translator, texts):
     Both score what the `Translator` writes for some texts: the log-probability of
     each token, and so each weight, must be alike. Returns a line that says so.
     """
-    try:
-        engine = ctranslate2.Translator(str(path), compute_type="float32")
-    except (RuntimeError, ValueError) as error:
-        raise UserError(f"CTranslate2 cannot load the export: {error}") from None
+    engine = ctranslate2.Translator(str(path), compute_type="float32")
     tokenizer, longest = translator.tokenizer, translator.max_length - 1
     written = translator.answers("translate", {"text": texts})["translation"]
     source = encode_source(tokenizer, texts, longest=longest)
@@ -132,7 +123,7 @@ def prove(path, translator, texts):
         np.maximum(target_out - END_ID, 0), logits[..., END_ID:], from_logits=True
     )
     rows = [
-        [tokenizer.tokens(row[row > END_ID].tolist()) for row in ids.numpy()]
+        [tokenizer.tokens(row[(row == UNK_ID) | (row > END_ID)]) for row in ids.numpy()]
         for ids in (source, target_out)
     ]
     results = engine.score_batch(*rows, max_input_length=0)

@@ -1,13 +1,4 @@
-"""Model repositories, `name/version/`, as servers watch them, and what is in an export.
-
-Beside each SavedModel of ours, `assets.extra/` holds three files:
-
-- `tfxformer.json`: the model's limits and settings.
-- `tf_serving_warmup_requests`: what TensorFlow Serving runs when it loads a version,
-  before it sends traffic there, so that graphs are optimised and compiled by then.
-- `examples.tfrecord`: records of the same kind, with the answers that Python gave at
-  export; `verify` asks for them again.
-"""
+"""Model repositories, `name/version/`, as servers watch them, and their exports."""
 
 import itertools
 import json
@@ -22,11 +13,12 @@ log = logging.getLogger("tfxformer")
 
 # The model that comes with the package, in its repository.
 SHIPPED = "pt_en"
+# Beside each SavedModel: the model's limits and settings.
 METADATA_FILE = Path("assets.extra", "tfxformer.json")
+# What TensorFlow Serving runs when it loads a version, before it sends traffic there.
 WARM_UP_FILE = Path("assets.extra", "tf_serving_warmup_requests")
+# Such requests with the answers of Python at export: `verify` asks for them again.
 EXAMPLES_FILE = Path("assets.extra", "examples.tfrecord")
-
-# --- To find a model ---
 
 
 def shipped_model():
@@ -48,9 +40,7 @@ def shipped_model():
         version = newest_version(place / "export" / SHIPPED)
         if version is not None:
             return version
-    raise UserError(
-        f"no model came with this installation ({package}): name one with --model"
-    )
+    raise UserError(f"no model came with {package}: name one with --model")
 
 
 def newest_version(folder):
@@ -97,9 +87,6 @@ def find_saved_model(path=None):
     raise UserError(f"{path}: {problem}")
 
 
-# --- To add a version ---
-
-
 def next_version(to, name, write):
     """Writes the next version of a model, so that nobody sees half of it.
 
@@ -120,20 +107,16 @@ def next_version(to, name, write):
             prefix=".part-", dir=folder, ignore_cleanup_errors=True
         ) as scratch:
             written = write(Path(scratch, "1"))
-            while True:
-                taken = [int(p.name) for p in folder.iterdir() if p.name.isdecimal()]
-                version = folder / str(max(taken, default=0) + 1)
+            taken = [int(p.name) for p in folder.iterdir() if p.name.isdecimal()]
+            for number in itertools.count(max(taken, default=0) + 1):
+                version = folder / str(number)
                 try:
                     return Path(scratch, "1").rename(version), written
                 except OSError:
-                    if not version.exists():
+                    if not version.exists():  # else another export took the number
                         raise
-                    # Another export took the number meanwhile: try the next.
     except OSError as error:
         raise UserError(f"{error.filename}: {error.strerror}") from None
-
-
-# --- What is in an export ---
 
 
 def read_metadata(path):
@@ -156,9 +139,8 @@ def read_metadata(path):
     if not file.exists():
         raise UserError(f"{path}: a SavedModel, but none that tfxformer exported")
     try:
-        model = json.loads(file.read_text("utf-8"))["model"]
-        return dict(model) | {"architecture": dict(model["architecture"])}
-    except (OSError, ValueError, TypeError, KeyError) as error:
+        return json.loads(file.read_text("utf-8"))["model"]
+    except (OSError, ValueError, LookupError) as error:
         raise _damaged(file, error) from None
 
 
@@ -187,10 +169,10 @@ def read_export(path):
     from tfxformer.model import Transformer
     from tfxformer.tokenizer import Tokenizer
 
-    architecture = read_metadata(path)["architecture"]
+    metadata = read_metadata(path)
     try:
         tokenizer = Tokenizer(_read_vocabulary(path))
-        transformer = Transformer(**architecture)
+        transformer = Transformer(**metadata["architecture"])
         transformer.build()
         values = tf.train.load_checkpoint(str(Path(path, "variables", "variables")))
         for i, weight in enumerate(transformer.weights):
@@ -230,10 +212,10 @@ def write_records(file, name, records):
             request, response = record.predict_log.request, record.predict_log.response
             request.model_spec.name = name
             request.model_spec.signature_name = signature
-            for key, array in inputs.items():
-                request.inputs[key].CopyFrom(tf.make_tensor_proto(array))
-            for key, array in outputs.items():
-                response.outputs[key].CopyFrom(tf.make_tensor_proto(array))
+            sides = (request.inputs, inputs), (response.outputs, outputs)
+            for protos, arrays in sides:
+                for key, array in arrays.items():
+                    protos[key].CopyFrom(tf.make_tensor_proto(array))
             writer.write(record.SerializeToString(deterministic=True))
 
 
@@ -245,16 +227,14 @@ def read_records(file):
     import tensorflow as tf
     from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
 
-    def arrays(protos):
-        return {name: tf.make_ndarray(proto) for name, proto in protos.items()}
-
     found = []
     try:
         records = tf.data.TFRecordDataset(str(file)) if Path(file).exists() else []
         for record in records:
             log = PredictionLog.FromString(record.numpy()).predict_log
-            inputs, outputs = arrays(log.request.inputs), arrays(log.response.outputs)
-            found.append((log.request.model_spec.signature_name, inputs, outputs))
+            sides = dict(log.request.inputs), dict(log.response.outputs)
+            arrays = tf.nest.map_structure(tf.make_ndarray, sides)
+            found.append((log.request.model_spec.signature_name, *arrays))
     except Exception as error:  # TensorFlow and protobuf raise many kinds
         raise _damaged(file, error) from None
     return [record for record in found if record[1]]

@@ -4,7 +4,6 @@ import functools
 import hashlib
 import importlib.metadata
 import json
-import logging
 from pathlib import Path
 
 import keras
@@ -12,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfxformer import __version__
-from tfxformer.console import quiet_stderr
+from tfxformer.console import quiet_stderr, say
 from tfxformer.errors import UserError
 from tfxformer.exporting.repository import (
     EXAMPLES_FILE,
@@ -25,8 +24,6 @@ from tfxformer.exporting.signatures import XLA_COLUMNS, XLA_ROWS, n_best_options
 from tfxformer.exporting.verify import verify
 from tfxformer.training.run import Run, load_weights
 from tfxformer.translator import Translator
-
-log = logging.getLogger("tfxformer")
 
 # The examples: sentences, and inputs that break lesser models. Any language will do,
 # since `verify` compares the answers and does not judge them.
@@ -47,9 +44,9 @@ def export(
 ):
     """Writes the next version of a model into a model repository, and proves it.
 
-    The model is written to a temporary folder. It is renamed into place once `verify`
-    has seen it run, or CTranslate2 scores translations as the run does: a server that
-    watches the repository never sees half a version, nor one that cannot be served.
+    A version is renamed into place once `verify` has seen it run, or CTranslate2 scores
+    translations as the run does: a server that watches the repository never sees half
+    a version, nor one that cannot be served.
 
     Args:
         run: the path of a run folder, or of an export to write again.
@@ -66,12 +63,10 @@ def export(
             ``tokenizer.model`` for SentencePiece. It takes its options when it runs.
 
     Returns:
-        The new folder, ``to/name/version``, and the `Report` on it, None for
-        CTranslate2.
+        The new folder, ``to/name/version``, and its `Report`; None for CTranslate2.
 
     Raises:
-        UserError: when the run cannot be read, the repository not be written, or
-            the export would not serve.
+        UserError: when the run cannot be read, or the export would not serve.
 
     Example:
         >>> export("nowhere", precision="float8")
@@ -97,7 +92,7 @@ def export(
             part.mkdir()
             specification(translator.tokenizer, translator.transformer).save(str(part))
             translator.tokenizer.save(part / "tokenizer.model")
-            return log.info("%s", prove(part, translator, PROBES))
+            return say(prove(part, translator, PROBES))
         write(translator, part, name, precision)
         report = verify(part, allow_xla=xla)
         if not report.ok:
@@ -143,9 +138,8 @@ def average_checkpoints(transformer, run, last):
 def write(translator, path, name="pt_en", precision="float32"):
     """Writes a translator as a SavedModel, with records of its answers beside it."""
     weights = [weight.value for weight in translator.transformer.weights]
-    archive = keras.export.ExportArchive()
+    archive, half = keras.export.ExportArchive(), None
     archive.track(translator.tokenizer.resource)
-    half = None
     if precision == "float16":
         half = HalfWeights(translator.transformer)
         archive.track(half)
@@ -153,24 +147,23 @@ def write(translator, path, name="pt_en", precision="float32"):
         weights = [next(halves) if len(x.shape) > 1 else x for x in weights]
     # In order, for `read_export`; tracking the model would write each weight twice.
     archive._tf_trackable.weights = weights
+    endpoints = {}
     for signature, function in translator.signatures.items():
         if signature == "serving_default":  # the archive's alias for the first endpoint
             continue
         # The Python function is traced anew: a graph that was traced before would be
         # written beside the one that saving traces.
         python = function.python_function
-        if half:
-            python = half.used_by(python)
-        endpoint = archive.add_endpoint(
-            signature, python, input_signature=function.input_signature
+        endpoints[signature] = archive.add_endpoint(
+            signature,
+            half.used_by(python) if half else python,
+            function.input_signature,
         )
-        if signature == "translate":
-            translate = endpoint
 
     # As the TensorFlow tutorial's export, it may be called on any shape.
     @tf.function(autograph=False, input_signature=[tf.TensorSpec(None, tf.string)])
     def call(text):
-        found = translate(tf.reshape(text, [-1]))["translation"]
+        found = endpoints["translate"](tf.reshape(text, [-1]))["translation"]
         return tf.reshape(found, tf.shape(text))
 
     archive._tf_trackable.__call__ = call
@@ -191,8 +184,13 @@ def write(translator, path, name="pt_en", precision="float32"):
             "precision": precision,
         },
     }
-    write_records(Path(path, WARM_UP_FILE), name, warm_up_requests(translator))
-    write_records(Path(path, EXAMPLES_FILE), name, _examples(translator))
+    write_records(Path(path, WARM_UP_FILE), name, warm_up(translator))
+    examples = (
+        (signature, inputs, translator.answers(signature, inputs))
+        for rows in (None, 0)  # all, and an empty batch
+        for signature, inputs in _requests(translator, rows)
+    )
+    write_records(Path(path, EXAMPLES_FILE), name, examples)
     Path(path, METADATA_FILE).write_text(f"{json.dumps(metadata, indent=2)}\n", "utf-8")
 
 
@@ -239,10 +237,8 @@ class HalfWeights(tf.saved_model.experimental.TrackableResource):
 
         @functools.wraps(function)  # a signature's inputs are named after arguments
         def with_wide_matrices(*tensors):
-            values = []
-            for handle, half in zip(self._handles(), self.halves, strict=True):
-                value = tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.float32)
-                values.append(tf.ensure_shape(value, half.shape))
+            read = functools.partial(tf.raw_ops.ReadVariableOp, dtype=tf.float32)
+            values = [read(resource=handle) for handle in self._handles()]
             pairs = zip(self.matrices, values, strict=True)
             with keras.StatelessScope(state_mapping=pairs):
                 return function(*tensors)
@@ -250,42 +246,30 @@ class HalfWeights(tf.saved_model.experimental.TrackableResource):
         return with_wide_matrices
 
 
-def warm_up_requests(translator):
-    """What a server runs when it loads the model, for `write_records`.
-
-    With XLA, sentences of the shapes that most requests have: it compiles for each.
-    """
-    ids = translator.answers("tokenize", {"text": ["O gato bebeu o leite. " * 16]})[
-        "ids"
-    ]
-    # With the end token they nearly fill XLA's least columns, and the next.
-    some = [ids[:, : columns - 3] for columns in (XLA_COLUMNS, 2 * XLA_COLUMNS)]
-    texts = [translator.answers("detokenize", {"ids": x})["text"][0] for x in some]
-    rows = XLA_ROWS if translator.xla else (1,)
-    found = [
-        ("score", {"text": texts, "translation": texts}),
-        ("detokenize", {"ids": ids}),
-    ]
-    for signature in ("translate_nbest", "attention", "count", "tokenize"):
-        found.append((signature, {"text": texts}))
-    # One function under two names, which a server prepares once for each.
-    for signature in ("translate", "serving_default"):
-        found += [(signature, {"text": [x] * n}) for x in texts for n in rows]
-    return [(signature, inputs, {}) for signature, inputs in found]
+def warm_up(translator):
+    """Yields what a server runs when it loads the model, for `write_records`."""
+    for signature, inputs in _requests(translator, rows=2):
+        yield signature, inputs, {}
+    # The shapes that most requests have, for XLA compiles for each.
+    ids = translator.answers("tokenize", {"text": [f"{PROBES[1]} " * 32]})["ids"]
+    for columns in XLA_COLUMNS[:2] if translator.xla else ():
+        # With the end token, the text nearly fills them.
+        texts = translator.answers("detokenize", {"ids": ids[:, : columns - 3]})["text"]
+        for rows in XLA_ROWS:
+            # One function under two names, which a server prepares once for each.
+            yield "translate", {"text": [*texts] * rows}, {}
+            yield "serving_default", {"text": [*texts] * rows}, {}
 
 
-def _examples(translator):
-    """Yields records for `verify`: for each signature some, and an empty batch."""
-    text = [*PROBES, "palavra " * translator.max_length]
-    text = np.array([x.encode() if isinstance(x, str) else x for x in text], object)
+def _requests(translator, rows):
+    """Yields the signatures and their inputs, cut to some rows."""
+    text = tf.constant([*PROBES, "palavra " * translator.max_length]).numpy()
     answer = translator.answers("translate", {"text": text})
     inputs = {
         "score": {"text": text, "translation": answer["translation"]},
         "detokenize": translator.answers("tokenize", {"text": text}),
-        # Attention of all of them would be most of what is recorded.
-        "attention": {"text": text[[0, 2]]},
+        "attention": {"text": text[:3]},  # more would be most of what is recorded
     }
     for signature in translator.signatures:
-        some = inputs.get(signature, {"text": text})
-        for given in (some, {name: x[:0] for name, x in some.items()}):
-            yield signature, given, translator.answers(signature, given)
+        given = inputs.get(signature, {"text": text})
+        yield signature, {name: array[:rows] for name, array in given.items()}

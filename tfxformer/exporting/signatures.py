@@ -8,12 +8,10 @@ from tfxformer.layers.masking import padding_mask
 from tfxformer.tokenizer import END_ID, encode_source, encode_target
 from tfxformer.training.loss import token_loss
 
-# The shapes that XLA compiles for: the least of these rows that hold the batch (beyond
-# the last, multiples of it), and the least power of two of at least this many columns.
+# The shapes that XLA compiles for: the least of these rows and of these columns that
+# hold the batch; beyond the last, multiples of it.
 XLA_ROWS = (1, 8, 16, 32, 64)
-XLA_COLUMNS = 16
-# Hypotheses of an n-best list where the options speak of none.
-N_BEST = 4
+XLA_COLUMNS = tuple(16 * 2**i for i in range(12))
 
 
 def signatures(tokenizer, transformer, options, xla=False):
@@ -28,24 +26,10 @@ def signatures(tokenizer, transformer, options, xla=False):
     Returns:
         By name, functions that take and give tensors by name.
     """
-    text = tf.TensorSpec([None], tf.string, name="text")
-    translation = tf.TensorSpec([None], tf.string, name="translation")
-    ids = tf.TensorSpec([None, None], tf.int32, name="ids")
     longest = transformer.max_length - 1  # beside the start or the end token
     one = options.updated(n_best=1)
     some = n_best_options(options)
-    functions = {}
 
-    def signature(*specs):
-        def add(function):
-            functions[function.__name__] = tf.function(
-                function, autograph=False, input_signature=specs
-            )
-            return function
-
-        return add
-
-    @signature(text)
     def translate(text, prefix=None):  # Python alone gives a prefix
         source = encode_source(tokenizer, text, longest=longest)
         if prefix is None:
@@ -58,7 +42,6 @@ def signatures(tokenizer, transformer, options, xla=False):
             "score": found.score[:, 0],
         }
 
-    @signature(text)
     def translate_nbest(text):
         source = encode_source(tokenizer, text, longest=longest)
         found = _search(transformer, source, some, xla)
@@ -71,16 +54,12 @@ def signatures(tokenizer, transformer, options, xla=False):
             "scores": tf.where(again, NEVER, found.rank),
         }
 
-    @signature(text, translation)
     def score(text, translation):
         source = encode_source(tokenizer, text, longest=longest)
         target_in, target_out = encode_target(tokenizer, translation, longest=longest)
         # Sentences of different counts cannot be scored against each other.
-        tf.debugging.assert_equal(
-            tf.shape(source)[0],
-            tf.shape(target_in)[0],
-            "as many translations as texts are needed",
-        )
+        rows = tf.shape(text), tf.shape(translation)
+        tf.debugging.assert_equal(*rows, "as many translations as texts are needed")
         logits = transformer((source, target_in), training=False)
         real = tf.cast(padding_mask(target_out), tf.float32)  # (batch, target)
         total = tf.reduce_sum(token_loss(target_out, logits) * real, axis=1)
@@ -89,7 +68,6 @@ def signatures(tokenizer, transformer, options, xla=False):
         nothing = (source[:, :1] == END_ID) & (target_out[:, :1] == END_ID)
         return {"score": tf.where(tf.reduce_all(nothing, axis=1), 0.0, mean)}
 
-    @signature(text)
     def attention(text):
         source = encode_source(tokenizer, text, longest=longest)
         found = _search(transformer, source, one, xla, attention=True)
@@ -100,26 +78,32 @@ def signatures(tokenizer, transformer, options, xla=False):
             "attention": found.attention[:, 0],  # (batch, layers, heads, T, S)
         }
 
-    @signature(text)
     def tokenize(text):
         return {"ids": tokenizer.tokenize(text).to_tensor()}
 
-    @signature(text)
     def count(text):
         tokens = tf.cast(tokenizer.tokenize(text).row_lengths(), tf.int32)
         return {"tokens": tokens, "limit": tf.fill(tf.shape(tokens), longest)}
 
-    @signature(ids)
     def detokenize(ids):
         return {"text": tokenizer.detokenize(ids)}
 
+    text = tf.TensorSpec([None], tf.string, name="text")
+    specs = {
+        score: [text, tf.TensorSpec([None], tf.string, name="translation")],
+        detokenize: [tf.TensorSpec([None, None], tf.int32, name="ids")],
+    }
+    asked = translate, translate_nbest, score, attention, tokenize, count, detokenize
+    functions = {
+        x.__name__: tf.function(x, specs.get(x, [text]), autograph=False) for x in asked
+    }
     # TensorFlow Serving's name for the signature of a request that names none.
     return functions | {"serving_default": functions["translate"]}
 
 
 def n_best_options(options):
     """The options of n-best lists: those given, with a beam at least."""
-    beam = options.beam_size if options.beam_size > 1 else N_BEST
+    beam = options.beam_size if options.beam_size > 1 else 4
     n = options.n_best if options.n_best > 1 else beam
     return options.updated(beam_size=1 if options.sampling else beam, n_best=n)
 
@@ -131,9 +115,7 @@ def _search(transformer, source, options, xla, attention=False):
     rows, columns = tf.unstack(tf.shape(source))
     # Rows and columns of padding are sources without a token: they take no steps.
     more_rows = _least_shape(rows, XLA_ROWS) - rows
-    more_columns = (
-        _least_shape(columns, [XLA_COLUMNS * 2**i for i in range(12)]) - columns
-    )
+    more_columns = _least_shape(columns, XLA_COLUMNS) - columns
     padded = tf.pad(source, [[0, more_rows], [0, more_columns]])
 
     @tf.function(autograph=False, jit_compile=True)
@@ -146,12 +128,8 @@ def _search(transformer, source, options, xla, attention=False):
     # As long as the longest, and no padding: as without XLA.
     longest = tf.reduce_max(tf.math.count_nonzero(found.ids, axis=-1, dtype=tf.int32))
     weights = found.attention[:rows, ..., :longest, :columns] if attention else None
-    ids, score, rank = (
-        found.ids[:rows, :, :longest],
-        found.score[:rows],
-        found.rank[:rows],
-    )
-    return Decoded(ids, score, rank, weights)
+    ids, score, rank = (x[:rows] for x in found[:3])
+    return Decoded(ids[..., :longest], score, rank, weights)
 
 
 def _least_shape(size, shapes):

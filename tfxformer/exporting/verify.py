@@ -3,10 +3,9 @@
 `tf.saved_model.load` rebuilds Python objects, so what it accepts proves nothing about
 TensorFlow Serving, which loads the graph into a session. `verify` does what the server
 does: a fresh process, with TensorFlow and TensorFlow Text and no model code, loads the
-SavedModel into a session and runs every signature. Our exports carry examples, which
-must have the recorded answers; any other model runs on a small made-up input. A session
-compiles with XLA without a word where the server refuses, so the same process also
-looks for functions that demand XLA.
+SavedModel into a session and runs every signature: ours on examples whose answers are
+recorded, any other on small made-up inputs. A session compiles with XLA without a word
+where the server refuses, so the process also looks for functions that demand XLA.
 """
 
 import os
@@ -19,11 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tfxformer.exporting.repository import (
-    EXAMPLES_FILE,
-    find_saved_model,
-    read_records,
-)
+from tfxformer.exporting.repository import EXAMPLES_FILE, find_saved_model, read_records
 
 TIMEOUT = 600  # seconds until the process that loads and runs a model is stopped
 TOLERANCE = 1e-4  # absolute, for floats: another process may sum in another order
@@ -89,9 +84,7 @@ def verify(path, *, allow_xla=False):
     """
     started = time.perf_counter()
     path = find_saved_model(path)
-    lines, end = [], ""
-    if not path.resolve().name.isdecimal():
-        lines.append("a server mounts numbered versions: put this in NAME/1/")
+    end = ""
     try:
         done = subprocess.run(
             [sys.executable, "-m", __name__, path, *["xla"] * allow_xla],
@@ -106,7 +99,7 @@ def verify(path, *, allow_xla=False):
             end = f"crashed ({name})"
     except subprocess.TimeoutExpired as stopped:
         done, end = stopped, f"gave no answer within {TIMEOUT} s and was stopped"
-    lines += (done.stdout or b"").decode(errors="replace").splitlines()
+    lines = (done.stdout or b"").decode(errors="replace").splitlines()
     if end:
         *_, last = "", *(done.stderr or b"").decode(errors="replace").splitlines()
         lines.append(f"FAIL  process: it {end} while the next check ran: {last}")
@@ -135,31 +128,25 @@ def inspect(folder, allow_xla=False):
         yield f"FAIL  load: {_explain(error)}"
         return
     yield "ok    load: into a TensorFlow session, in a fresh process"
-    signatures = {
-        name: [
-            {key: session.graph.get_tensor_by_name(x.name) for key, x in sorted(side)}
-            for side in (signature.inputs.items(), signature.outputs.items())
-        ]
-        for name, signature in sorted(model.signature_def.items())
-        if not name.startswith("__saved_model_")  # the loader's own
-    }
-    for name, sides in signatures.items():
-        yield "  {}({}) -> {}".format(name, *map(_describe, sides))
     yield _check_xla(model.graph_def, allow_xla)
+    # Other names are the loader's own.
+    signatures = [x for x in sorted(model.signature_def) if x[:8] != "__saved_"]
     if not signatures:
         yield "FAIL  run: the model has no signature to call"
-    for name, (inputs, outputs) in signatures.items():
-        recorded = [sides for signature, *sides in examples if signature == name]
+    find = session.graph.get_tensor_by_name
+    for name in signatures:
+        signature = model.signature_def[name]
+        inputs = {key: find(x.name) for key, x in sorted(signature.inputs.items())}
+        outputs = {key: find(x.name) for key, x in sorted(signature.outputs.items())}
+        yield f"  {name}({_describe(inputs)}) -> {_describe(outputs)}"
 
         def run(given, inputs=inputs, outputs=outputs):
-            feeds = {tensor: given[key] for key, tensor in inputs.items()}
-            return session.run(outputs, feeds)
+            return session.run(outputs, {x: given[key] for key, x in inputs.items()})
 
+        recorded = [sides for signature, *sides in examples if signature == name]
         try:
-            if recorded:
-                yield f"ok    run {name}: {_run_examples(run, recorded)}"
-            else:
-                yield f"ok    run {name}: {_run_made_up(run, inputs)}"
+            found = _run_examples(run, recorded) if recorded else _run_any(run, inputs)
+            yield f"ok    run {name}: {found}"
         except Exception as error:  # whatever it is, the signature does not run
             yield f"FAIL  run {name}: {_explain(error)}"
 
@@ -198,14 +185,13 @@ def _assert_same(got, expected, place=""):
     """Lets floats differ by `TOLERANCE`, and all else not at all."""
     got = np.asarray(got, expected.dtype)  # NumPy's own strings would lose NULs
     if expected.dtype.kind == "f":
-        np.testing.assert_allclose(
-            got, expected, 0, TOLERANCE, True, place, strict=True
-        )
+        close = {"rtol": 0, "atol": TOLERANCE, "err_msg": place}
+        np.testing.assert_allclose(got, expected, **close, strict=True)
     else:
         np.testing.assert_array_equal(got, expected, place, strict=True)
 
 
-def _run_made_up(run, inputs):
+def _run_any(run, inputs):
     """Runs a signature on small inputs, one try per size of the open dimensions."""
     failure = None
     for size in SIZES:
@@ -219,13 +205,12 @@ def _run_made_up(run, inputs):
 
 
 def _made_up(dtype, shape, size):
-    """An array for an input: the text "hello", ones, halves or False."""
+    """An array for an input: ones, or the text "hello"."""
     dims = [None] if shape.rank is None else shape.as_list()
     dims = [(size if i else BATCH) if d is None else d for i, d in enumerate(dims)]
     if dtype.name == "string":
         return np.full(dims, b"hello", dtype=object)
-    value = False if dtype.is_bool else 1 if dtype.is_integer else 0.5
-    return np.full(dims, value).astype(dtype.as_numpy_dtype)
+    return np.ones(dims, dtype.as_numpy_dtype)
 
 
 def _explain(error):
