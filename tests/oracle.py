@@ -11,12 +11,9 @@ SOURCE_VOCAB, TARGET_VOCAB = 23, 19
 
 def tiny_transformer(seed=0, **options):
     """A built `Transformer`, each weight drawn at random; dropout stays at 0.1."""
-    vocabularies = {
-        "input_vocab_size": SOURCE_VOCAB,
-        "target_vocab_size": SOURCE_VOCAB
-        if options.get("tie_embeddings")
-        else TARGET_VOCAB,
-    }
+    tied = options.get("tie_embeddings")
+    target = SOURCE_VOCAB if tied else TARGET_VOCAB
+    vocabularies = {"input_vocab_size": SOURCE_VOCAB, "target_vocab_size": target}
     model = Transformer(**{**TINY, **vocabularies, **options})
     model.build(((None, None), (None, None)))
     return randomise(model, seed)
@@ -31,14 +28,8 @@ def randomise(layer, seed=0):
     for weight in layer.weights:
         name = weight.path.rsplit("/", 1)[-1]
         mean = 1.0 if name == "gamma" else 0.0
-        deviation = {
-            "kernel": weight.shape[0] ** -0.5,
-            "embeddings": weight.shape[-1] ** -0.5,
-            "bias": 0.3,
-            "gamma": 0.3,
-            "beta": 0.3,
-            "positions": 0.3,
-        }[name]
+        sizes = {"kernel": weight.shape[0], "embeddings": weight.shape[-1]}
+        deviation = sizes[name] ** -0.5 if name in sizes else 0.3
         weight.assign(rng.normal(mean, deviation, weight.shape))
     return layer
 
@@ -52,74 +43,59 @@ def random_ids(rng, lengths, vocab_size, width=None):
     return ids
 
 
+def read(layer, **names):
+    """Some of a layer's weights as arrays, by the names of `numpy_transformer`."""
+    return {name: np.asarray(getattr(layer, x)) for name, x in names.items()}
+
+
 def attention_weights(mha):
     weights = {}
     for role in ("query", "key", "value", "output"):
-        dense = getattr(mha, f"{role}_dense")
-        weights[f"{role}_kernel"] = np.asarray(dense.kernel)
-        weights[f"{role}_bias"] = np.asarray(dense.bias)
+        names = {f"{role}_kernel": "kernel", f"{role}_bias": "bias"}
+        weights |= read(getattr(mha, f"{role}_dense"), **names)
     return weights
 
 
 def norm_weights(layernorm):
-    return {x: np.asarray(getattr(layernorm, x)) for x in ("gamma", "beta")}
+    return read(layernorm, gamma="gamma", beta="beta")
 
 
-def feed_forward_weights(ffn):
-    return {
-        "w1": np.asarray(ffn.hidden_dense.kernel),
-        "b1": np.asarray(ffn.hidden_dense.bias),
-        "w2": np.asarray(ffn.output_dense.kernel),
-        "b2": np.asarray(ffn.output_dense.bias),
-    }
-
-
-def encoder_layer_weights(layer):
-    return {
-        "attention": attention_weights(layer.self_attention.mha),
-        "attention_norm": norm_weights(layer.self_attention.add_and_norm.layernorm),
-        "feed_forward": feed_forward_weights(layer.ffn),
+def layer_weights(layer):
+    """The weights of an `EncoderLayer` or a `DecoderLayer`."""
+    first, second = layer.ffn.hidden_dense, layer.ffn.output_dense
+    weights = {
+        "feed_forward": read(first, w1="kernel", b1="bias")
+        | read(second, w2="kernel", b2="bias"),
         "feed_forward_norm": norm_weights(layer.ffn.add_and_norm.layernorm),
     }
-
-
-def decoder_layer_weights(layer):
-    causal, cross = layer.causal_self_attention, layer.cross_attention
-    return {
-        "self_attention": attention_weights(causal.mha),
-        "self_attention_norm": norm_weights(causal.add_and_norm.layernorm),
-        "cross_attention": attention_weights(cross.mha),
-        "cross_attention_norm": norm_weights(cross.add_and_norm.layernorm),
-        "feed_forward": feed_forward_weights(layer.ffn),
-        "feed_forward_norm": norm_weights(layer.ffn.add_and_norm.layernorm),
-    }
+    parts = {"attention": "self_attention"}
+    if hasattr(layer, "cross_attention"):
+        parts = {"self_attention": "causal_self_attention"}
+        parts |= {"cross_attention": "cross_attention"}
+    for name, attribute in parts.items():
+        part = getattr(layer, attribute)
+        weights[name] = attention_weights(part.mha)
+        weights[f"{name}_norm"] = norm_weights(part.add_and_norm.layernorm)
+    return weights
 
 
 def stack_weights(stack):
     """The weights of an `Encoder` or a `Decoder`."""
-    if hasattr(stack, "enc_layers"):
-        layers = [encoder_layer_weights(layer) for layer in stack.enc_layers]
-    else:
-        layers = [decoder_layer_weights(layer) for layer in stack.dec_layers]
-    embedding = stack.pos_embedding.embedding.embeddings
-    weights = {"embedding": np.asarray(embedding), "layers": layers}
-    if not stack.pos_embedding.use_positions:
+    layers = getattr(stack, "enc_layers", None) or stack.dec_layers
+    embedding = stack.pos_embedding
+    weights = read(embedding.embedding, embedding="embeddings")
+    weights["layers"] = [layer_weights(layer) for layer in layers]
+    if not embedding.use_positions:
         weights["positions"] = np.zeros((99, 1))
-    elif stack.pos_embedding.learned_positions:
-        weights["positions"] = np.asarray(stack.pos_embedding.positions)
+    elif embedding.learned_positions:
+        weights |= read(embedding, positions="positions")
     if stack.final_norm is not None:
         weights["final_norm"] = norm_weights(stack.final_norm)
     return weights
 
 
 def transformer_weights(model):
-    weights = {
-        "encoder": stack_weights(model.encoder),
-        "decoder": stack_weights(model.decoder),
-    }
+    weights = {x: stack_weights(getattr(model, x)) for x in ("encoder", "decoder")}
     if model.final_layer is not None:
-        weights["output"] = {
-            "kernel": np.asarray(model.final_layer.kernel),
-            "bias": np.asarray(model.final_layer.bias),
-        }
+        weights["output"] = read(model.final_layer, kernel="kernel", bias="bias")
     return weights

@@ -13,7 +13,12 @@ from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
 from tfxformer import DecodingOptions, Tokenizer, Transformer, Translator
 from tfxformer.errors import UserError
 from tfxformer.exporting import saved_model
-from tfxformer.exporting.repository import WARM_UP_FILE, read_export, read_metadata
+from tfxformer.exporting.repository import (
+    WARM_UP_FILE,
+    read_export,
+    read_metadata,
+    read_records,
+)
 from tfxformer.exporting.saved_model import (
     HalfWeights,
     average_checkpoints,
@@ -25,67 +30,34 @@ from tfxformer.exporting.verify import Report, verify
 from tfxformer.training.run import Run
 
 # DESIGN's contract: what goes in and what comes out, by name, type and shape.
-TEXT = {"text": ("string", [None])}
-TRANSLATE = TEXT, {"translation": ("string", [None]), "score": ("float32", [None])}
-CONTRACT = {
-    "translate": TRANSLATE,
-    "serving_default": TRANSLATE,
-    "translate_nbest": (
-        TEXT,
-        {"translations": ("string", [None, 4]), "scores": ("float32", [None, 4])},
-    ),
-    "attention": (
-        TEXT,
-        {
-            "source_tokens": ("string", [None, None]),
-            "target_tokens": ("string", [None, None]),
-            "attention": ("float32", [None, 1, 4, None, None]),
-        },
-    ),
-    "score": (
-        TEXT | {"translation": ("string", [None])},
-        {"score": ("float32", [None])},
-    ),
-    "count": (TEXT, {"tokens": ("int32", [None]), "limit": ("int32", [None])}),
-    "tokenize": (TEXT, {"ids": ("int32", [None, None])}),
-    "detokenize": ({"ids": ("int32", [None, None])}, TEXT),
-}
+CONTRACT = """\
+  attention(text: string (None,)) -> attention: float32 (None, 1, 4, None, None), \
+source_tokens: string (None, None), target_tokens: string (None, None)
+  count(text: string (None,)) -> limit: int32 (None,), tokens: int32 (None,)
+  detokenize(ids: int32 (None, None)) -> text: string (None,)
+  score(text: string (None,), translation: string (None,)) -> score: float32 (None,)
+  serving_default(text: string (None,)) -> score: float32 (None,), \
+translation: string (None,)
+  tokenize(text: string (None,)) -> ids: int32 (None, None)
+  translate(text: string (None,)) -> score: float32 (None,), translation: string (None,)
+  translate_nbest(text: string (None,)) -> scores: float32 (None, 4), \
+translations: string (None, 4)
+"""
+TEXTS = ["O gato preto bebeu o leite.", "Bom dia!", "", "Onde está o gato?"]
 
 
-def test_a_session_runs_the_contract_and_answers_as_python_does(exported, translator):
-    """Sentences that the export has not seen; `export` itself ran its examples."""
-    report = exported.parents[2].joinpath("report.txt").read_text("utf-8")
-    assert "SERVES" in report
-    for name in CONTRACT:
-        assert f"ok    run {name}: " in report
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        load = tf.compat.v1.saved_model.load
-        signatures = load(session, ["serve"], str(exported)).signature_def
-        for name, sides in CONTRACT.items():
-            infos = signatures[name].inputs, signatures[name].outputs
-            for expected, found in zip(sides, infos, strict=True):
-                assert expected == {
-                    key: (
-                        tf.as_dtype(info.dtype).name,
-                        tf.TensorShape(info.tensor_shape).as_list(),
-                    )
-                    for key, info in found.items()
-                }
-        texts = [b"Tenho 7 gatos.", b"Onde fica a casa azul?", b"\xff", b""]
-        translate = signatures["translate"]
-        found = session.run(
-            translate.outputs["translation"].name,
-            {translate.inputs["text"].name: texts},
-        )
-    expected = translator.answers("translate", {"text": texts})["translation"]
-    assert found.tolist() == expected.tolist()
+def test_a_session_runs_the_contract_and_answers_as_python_does(exported):
+    report = exported.parents[2].joinpath("report.txt").read_text("utf-8").splitlines()
+    lines = CONTRACT.splitlines()
+    assert [line for line in report if line.startswith("  ")] == lines
+    ran = [line for line in report if "recorded examples answered alike" in line]
+    assert len(ran) == len(lines) and report[-1].startswith("SERVES")
 
 
 def test_it_is_called_as_the_tutorial_s_export_is(served, translator):
-    text = "O gato preto bebeu o leite."
-    one, vector = served.loaded(text), served.loaded([text, ""])
-    assert one.shape == () and one.numpy().decode() == translator(text)
-    assert vector.numpy().tolist() == [one.numpy(), b""]
+    one, vector = served.loaded(TEXTS[0]), served.loaded(TEXTS)
+    assert one.shape == () and one.numpy().decode() == translator(TEXTS[0])
+    assert vector.numpy().tolist()[::2] == [one.numpy(), b""]
 
 
 @pytest.mark.slow
@@ -98,14 +70,12 @@ def test_options_are_chosen_at_export_and_recorded(run_folder, tmp_path):
     assert expected.items() <= decoding["translate"].items()
     assert decoding["translate_nbest"]["n_best"] == 2
     python, opened = Translator.load(run_folder, options=options), Translator.load(path)
-    texts = ["O gato preto bebeu o leite.", "Bom dia!"]
-    assert opened.options == options and opened(texts) == python(texts)
+    assert opened.options == options and opened(TEXTS) == python(TEXTS)
     # A second export, of the first: a new version that changes no file of the other.
     before = {p: p.stat().st_mtime_ns for p in path.rglob("*")}
     second, _ = export(path, tmp_path, "model")
-    assert (path.name, second.name) == ("1", "2")
     assert {p: p.stat().st_mtime_ns for p in path.rglob("*")} == before
-    assert sorted(p.name for p in (tmp_path / "model").iterdir()) == ["1", "2"]
+    assert sorted((tmp_path / "model").iterdir()) == [path, second]
     assert read_metadata(second) == read_metadata(path)
 
 
@@ -117,11 +87,10 @@ def test_xla_gives_the_same_and_names_its_flag_and_float16_halves_the_file(
     assert report.ok
     assert "--xla_cpu_compilation_enabled=true" in report.describe()
     assert not verify(path).ok  # a server without the flag would refuse
-    texts = ["O gato preto bebeu o leite.", "Bom dia!", "", "Onde está o gato?"]
     loaded, python = tf.saved_model.load(str(path)), Translator.load(path)
-    assert [line.decode() for line in loaded(texts).numpy()] == python(texts)
-    one = loaded.signatures["attention"](text=tf.constant(texts[:1]))["attention"]
-    other = python.explain(texts[0]).attention
+    assert [line.decode() for line in loaded(TEXTS).numpy()] == python(TEXTS)
+    one = loaded.signatures["attention"](text=tf.constant(TEXTS[:1]))["attention"]
+    other = python.explain(TEXTS[0]).attention
     np.testing.assert_allclose(one[0], other, atol=1e-4)
     data = "variables/variables.data-00000-of-00001"
     ratio = (path / data).stat().st_size / (exported / data).stat().st_size
@@ -160,8 +129,7 @@ def test_it_opens_as_a_keras_model(exported, translator, served):
     for one, other in zip(*weights, strict=True):
         assert_array_equal(one, other)
     assert opened.tokenizer.model == translator.tokenizer.model
-    texts = ["O gato preto bebeu o leite.", "Bom dia!"]
-    assert opened(texts) == served(texts)
+    assert opened(TEXTS) == served(TEXTS)
     with pytest.raises(UserError, match=r"checkpoint 'last': .* an exported model"):
         Translator.load(exported, "last")
 
@@ -203,20 +171,9 @@ def test_every_precision_and_kinds_of_model(tmp_path, precision, kind):
         assert_array_equal(own, new)
         half = precision == "float16" and old.ndim > 1
         assert_array_equal(new, old.astype("float16") if half else old)
-    # The float16 values alone are in the file.
-    reader = tf.train.load_checkpoint(str(tmp_path / "1" / "variables" / "variables"))
-    types = reader.get_variable_to_dtype_map()
-    shapes = reader.get_variable_to_shape_map()
-    stored = {types[name] for name, shape in shapes.items() if len(shape) > 1}
-    assert stored == {tf.as_dtype(precision)}
     # Another model's widened matrices in the same process are kept apart.
     HalfWeights(small_translator(seed=2, **kind).transformer)._initialize()
     assert_array_equal(loaded(text=texts)["score"], first)
-
-
-def test_other_precisions_are_refused_before_any_work(tmp_path):
-    with pytest.raises(UserError, match="precision 'int8': there are float32 and fl"):
-        export(tmp_path / "no run", tmp_path, precision="int8")
 
 
 def test_the_mean_of_the_newest_checkpoints(run_folder, tmp_path):
@@ -246,18 +203,17 @@ def test_it_has_requests_that_a_server_may_run(exported, served):
     assert str(WARM_UP_FILE) == "assets.extra/tf_serving_warmup_requests"
     records = [*tf.data.TFRecordDataset(str(exported / WARM_UP_FILE))]
     assert 0 < len(records) <= 1000
-    names = set()
     for record in records:
         log = PredictionLog.FromString(record.numpy())
         assert log.WhichOneof("log_type") == "predict_log"
-        request = log.predict_log.request
-        assert request.model_spec.name == exported.parent.name
-        names.add(name := request.model_spec.signature_name)
-        inputs = {key: tf.make_ndarray(x) for key, x in request.inputs.items()}
-        rows = len(next(iter(inputs.values())))
+        assert log.predict_log.request.model_spec.name == exported.parent.name
+    requests = []
+    for name, inputs, _ in read_records(exported / WARM_UP_FILE):
+        requests.append(name)
+        (rows,) = {len(x) for x in inputs.values()}
         answer = served.answers(name, inputs)
-        assert rows > 0 and all(len(value) == rows for value in answer.values())
-    assert names == {*served.signatures}
+        assert rows and all(len(value) == rows for value in answer.values())
+    assert sorted(requests) == sorted(served.signatures)
 
 
 def test_with_xla_the_shapes_of_most_requests_are_compiled(translator, monkeypatch):
