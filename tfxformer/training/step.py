@@ -20,9 +20,6 @@ class TrainingTransformer(Transformer):
     returns, target positions with padding, and ``stop_request``, which any worker may
     assign so that all see it in the same step.
 
-    Args:
-        config: a `Transformer`'s arguments.
-
     Example:
         >>> from tfxformer.config import TrainingConfig
         >>> model = TrainingTransformer(
@@ -40,11 +37,7 @@ class TrainingTransformer(Transformer):
     """
 
     def prepare(self, settings):
-        """Compiles the built model, in the scope of the strategy that trains it.
-
-        Args:
-            settings: a `TrainingConfig`.
-        """
+        """Compiles it, built, in its strategy's scope, by a `TrainingConfig`."""
         self.label_smoothing = settings.label_smoothing
         self.stop_request = tf.Variable(0.0, trainable=False)
         optimizer = make_optimizer(settings, self.config["d_model"])
@@ -88,13 +81,9 @@ class TrainingTransformer(Transformer):
         )
 
     def sums_of(self, batches):
-        """Adds up the loss of batches, without dropout, on this worker alone.
+        """The sums of `loss.output_loss`, ``(4,)``, over batches of NumPy arrays.
 
-        Args:
-            batches: ``((source, target_in), target_out)`` each, NumPy arrays.
-
-        Returns:
-            NumPy ``(4,)``: the sums of `loss.output_loss`, without label smoothing.
+        They have no dropout and no label smoothing, and are of this worker alone.
         """
         batches = (tf.nest.map_structure(tf.constant, batch) for batch in batches)
         return np.sum([self._evaluate(batch).numpy() for batch in batches], axis=0)
@@ -136,14 +125,7 @@ class TrainingTransformer(Transformer):
         return [ops.convert_to_numpy(variable) for variable in self._state_variables()]
 
     def restore(self, state):
-        """Takes over what `state` returned.
-
-        Args:
-            state: its arrays.
-
-        Raises:
-            ValueError: they are of another model or optimizer.
-        """
+        """Takes over what `state` returned."""
         for variable, array in zip(self._state_variables(), state, strict=True):
             variable.assign(array)
 
