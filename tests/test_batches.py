@@ -58,9 +58,8 @@ def write(folder, *sources, max_length=64):
 
 def block(some, number):
     """The batches of one block: where it holds all pairs, of one epoch."""
-    position = {"block": number, "batch": 0}
     count = len(some._plan(number)[1])
-    return [*islice(some.generate(position), count)]
+    return [*islice(some.generate([number, 0]), count)]
 
 
 def read(batch):
@@ -288,7 +287,7 @@ def test_resuming_gives_what_would_have_followed(weights, rows, tmp_path, monkey
         resumed = TrainingBatches(tokens, **SMALL, weights=weights)
         found = as_lists(islice(resumed.generate(position), 60 - number))
         assert found == expected[number:]
-        assert planned[0] == position["block"]
+        assert planned[0] == position[0]
 
 
 def test_weights_settle_the_mixture_and_nothing_is_drawn_twice(rows, tmp_path):

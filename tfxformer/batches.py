@@ -232,7 +232,7 @@ class TrainingBatches:
         >>> batches = TrainingBatches(tokens, tokens_per_batch=256, max_length=64)
         >>> (source, target_in), target_out = next(iter(batches.dataset()))
         >>> source.shape[0], batches.after(None, 1)
-        (2, {'block': 1, 'batch': 0})
+        (2, [1, 0])
     """
 
     def __init__(
@@ -264,8 +264,7 @@ class TrainingBatches:
 
     def batches_per_epoch(self):
         """How many batches bring all pairs at least once, in the first epoch's plan."""
-        rates = zip(self._sizes, self._rates, strict=True)
-        blocks = max(-(-size // rate) for size, rate in rates if rate)
+        blocks = int(-(-self._sizes[0] // self._rates[0]))
         return sum(len(self._plan(block)[1]) for block in range(blocks))
 
     def dataset(self, position=None):
@@ -274,16 +273,16 @@ class TrainingBatches:
 
     def after(self, position, count):
         """The position ``count`` batches later, once the dataset has brought them."""
-        block, batch = _place(position)
+        block, batch = position or (0, 0)
         batch += count
         while batch >= self._counts.get(block, batch + 1):
             batch -= self._counts[block]
             block += 1
-        return {"block": block, "batch": batch}
+        return [block, batch]
 
     def generate(self, position=None):
         """The same as `dataset`, as a generator of NumPy arrays."""
-        start, first = _place(position)
+        start, first = position or (0, 0)
         for block in itertools.count(start):
             rows, cuts = self._plan(block)
             for cut in cuts[first:]:
@@ -384,9 +383,7 @@ class _Rows(NamedTuple):
 
 def _rates(sizes, weights, most, least):
     """How many pairs a block has of each source, on average."""
-    # In two steps, since the sum of very large weights is infinite.
-    shares = np.array(weights, float) / max(weights)
-    shares /= shares.sum()
+    shares = np.array(weights, float) / sum(weights)
     # No source more than once in a block, unless that were too few for its batches.
     epochs = [size / share for size, share in zip(sizes, shares, strict=True) if share]
     pairs = max(min(*epochs, most), least)
@@ -459,10 +456,6 @@ def _widths(max_length):
     while widths[-1] < max_length:
         widths.append(-(-widths[-1] * 5 // 4 // 4) * 4)
     return np.minimum(widths, max_length)
-
-
-def _place(position):
-    return (position["block"], position["batch"]) if position else (0, 0)
 
 
 def _rng(seed, *key):

@@ -32,7 +32,7 @@ class State:
     """What a run must know to resume, beside its weights and its optimizer's state."""
 
     step: int = 0
-    position: dict | None = None  # of the data
+    position: list | None = None  # of the data
     data: dict = field(default_factory=dict)  # its digests
     best_step: int = 0
     best_score: float | None = None  # higher is better: BLEU, or -perplexity

@@ -62,9 +62,9 @@ def train(config, out):
     devices = cluster.describe()
     with contextlib.ExitStack() as stack:
         stack.enter_context(cluster.watched())
-        for name in ("accumulate", "xla"):
+        for name, off in (("accumulate", 1), ("xla", False)):
             value = getattr(settings, name)
-            if value not in (1, False) and cluster.strategy.num_replicas_in_sync > 1:
+            if value != off and cluster.strategy.num_replicas_in_sync > 1:
                 raise UserError(
                     f"training.{name} = {value}: works on one device alone, and "
                     f"{devices} train: leave it out"
