@@ -128,27 +128,27 @@ def save_toys(folder):
     """
     import tensorflow as tf
 
-    x = [tf.TensorSpec([None], tf.float32, "x")]
-    text = [tf.TensorSpec([None], tf.string, "text")]
-    pairs = [*text, tf.TensorSpec([None], tf.string, "translation")]
-    ids = [tf.TensorSpec([None, None], tf.int32, "ids")]
-    upper = tf.strings.upper
-
-    def scores(text):
-        return -tf.cast(tf.strings.length(text), tf.float32) / 10
+    def save(path, default, *functions):
+        module = tf.Module()
+        module.functions = {
+            function.__name__: tf.function(function, specs, autograph=False)
+            for function, *specs in (default, *functions)
+        }
+        first = module.functions[default[0].__name__]
+        signatures = module.functions | {"serving_default": first}
+        tf.saved_model.save(module, str(folder / path), signatures=signatures)
 
     def translate(text):
         bad = tf.reduce_any(tf.equal(text, "fail"))
         with tf.control_dependencies([tf.debugging.Assert(~bad, ["told to fail"])]):
-            return {"translation": upper(text), "score": scores(text)}
+            return {"translation": tf.strings.upper(text), **score(text, text)}
 
     def translate_nbest(text):
-        found, scored = [upper(text), text], [scores(text)] * 2
-        return {"translations": tf.stack(found, 1), "scores": tf.stack(scored, 1)}
+        return {"translations": tf.stack([text] * 2, 1), "scores": tf.ones([1, 2])}
 
     def score(text, translation):
-        tf.debugging.assert_equal(tf.shape(text), tf.shape(translation))
-        return {"score": scores(text)}
+        length = tf.strings.length(tf.strings.join([text, translation]))
+        return {"score": -tf.cast(length, tf.float32) / 10}
 
     def tokenize(text):  # as wide as the longest
         return {"ids": tf.strings.unicode_decode(text, "UTF-8").to_tensor()}
@@ -161,17 +161,11 @@ def save_toys(folder):
         (x,) = tf.while_loop(lambda x: True, step, [x], maximum_iterations=200)
         return {"sum": tf.fill(tf.shape(text), tf.reduce_sum(x))}
 
-    def save(path, specs, **more):
-        made = {
-            function.__name__: tf.function(function, specs, autograph=False)
-            for function, specs in specs.items()
-        }
-        made["serving_default"] = next(iter(made.values()))
-        module = tf.Module()
-        module.functions = [*made.values()]
-        tf.saved_model.save(module, str(folder / path), signatures=made)
-
-    inputs = {translate: text, translate_nbest: text, tokenize: text, dawdle: text}
-    save("pt_en/1", {**inputs, score: pairs, detokenize: ids})
+    text = tf.TensorSpec([None], tf.string, "text")
+    pair = text, tf.TensorSpec([None], tf.string, "translation")
+    ids = tf.TensorSpec([None, None], tf.int32, "ids")
+    more = [(each, text) for each in (translate_nbest, tokenize, dawdle)]
+    save("pt_en/1", (translate, text), *more, (score, *pair), (detokenize, ids))
+    x = tf.TensorSpec([None], tf.float32, "x")
     for number in "12":
-        save(f"half/{number}", {(lambda x: {"y": x / 2 + 2}): x})
+        save(f"half/{number}", (lambda x: {"y": x / 2 + 2}, x))

@@ -8,8 +8,8 @@ serves the shipped model by `tfxformer serve`, and prints what the clients see.
 import argparse
 import json
 import random
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import grpc
 import numpy as np
@@ -36,34 +36,27 @@ def right_answers(count=None, texts=None):
 
 
 class Load:
-    """Clients that ask for translations while the context lasts.
+    """Clients of a server, every other one by gRPC, while the context lasts.
 
-    Args:
-        server: Has ``url`` and ``grpc``, its addresses.
-        answers: Translations by text.
-        clients: How many; every other one speaks gRPC.
+    The answers that are right are translations by text.
     """
 
     def __init__(self, server, answers, clients=64):
         self.server, self.answers = server, answers
         self.seconds, self.errors, self.wrong = [], [], []
-        self.sentences, self.versions = 0, set()
-        self._stop = threading.Event()
+        self.sentences, self.versions, self.stopped = 0, set(), False
         self._channel = grpc.insecure_channel(server.grpc)
-        self._threads = [
-            threading.Thread(target=self._run, args=(i,)) for i in range(clients)
-        ]
+        self._pool = ThreadPoolExecutor(clients)
+        self._clients = clients
 
     def __enter__(self):
         self.started = time.monotonic()
-        for thread in self._threads:
-            thread.start()
+        self._pool.map(self._run, range(self._clients))
         return self
 
     def __exit__(self, *_):
-        self._stop.set()
-        for thread in self._threads:
-            thread.join()
+        self.stopped = True
+        self._pool.shutdown()
         self.elapsed = time.monotonic() - self.started
         self._channel.close()
 
@@ -75,7 +68,7 @@ class Load:
 
     def _run(self, seed):
         rng, texts = random.Random(seed), [*self.answers]
-        while not self._stop.is_set():
+        while not self.stopped:
             asked = rng.sample(texts, rng.choice(SIZES))
             start = time.monotonic()
             try:

@@ -99,7 +99,6 @@ PAIRS = {"text": ["a", "b"], "translation": ["c", "d"]}
         # api_rest.md: row format
         ("", "instances", ["Bom dia!", ""], [ROW, ROW]),
         ("", "instances", [{"text": "Bom dia!"}], [ROW]),
-        ("translate", "instances", ["Bom dia!"], [ROW]),
         # A single output has no name.
         ("score", "instances", [{"text": "a", "translation": "b"}] * 2, [NUMBER] * 2),
         ("translate_nbest", "instances", ["Bom dia!"], [NBEST]),
@@ -110,7 +109,6 @@ PAIRS = {"text": ["a", "b"], "translation": ["c", "d"]}
         ("detokenize", "inputs", {"ids": [[65, 66]]}, [TEXT]),
         # api_rest.md: encoding binary values
         ("", "instances", [BYTES, {"b64": "/w=="}], [ROW, ROW]),
-        ("", "instances", [{"text": BYTES}], [ROW]),
         ("", "inputs", {"text": [BYTES]}, {"translation": [TEXT], "score": [NUMBER]}),
     ],
 )
@@ -131,13 +129,8 @@ POST /v1/models/nope:predict | {"instances": ["a"]} | 404 | Servable not found f
 POST M/versions/99999:predict | {"instances": ["a"]} | 404 | Servable not found for request: Specific(
 POST M/labels/no_such_label:predict | {"instances": ["a"]} | 400 | Unrecognized servable version label
 GET /v1/foo | | 400 | Malformed request
-POST /v1/foo | {} | 400 | Malformed request
 GET /v1/models | | 400 | Missing model name
-POST /v1/models | {} | 400 | Malformed request
 GET P | | 400 | Malformed request
-POST M/metadata | {} | 400 | Malformed request
-GET /v1/models/debug/model_name | | 400 | Malformed request
-POST /v1/models/foo/version/50:regress | {} | 400 | Malformed request
 POST /v1/models/foo/versions/HELLO:regress | {} | 400 | Malformed request
 POST /v1/models/foo/versions/18446744073709551615:predict | {} | 400 |
 POST /v1/models/foo/versions/50/labels/some_label:regress | {} | 400 | Malformed request
@@ -158,8 +151,6 @@ POST P | {"signature_name": "score", "inputs": {"text": ["a"]}} | 400 | Missing 
 POST P | {"signature_name": "detokenize", "inputs": [[1, 2], [3]]} | 400 | list at unexpected size
 POST P | {"instances": [{"b64": "*"}]} | 400 | base64
 POST M:classify | {"examples": [{"text": "a"}]} | 400 |
-POST M:regress | {"examples": [{"text": "a"}]} | 400 |
-POST M:classify | {} | 400 |
 """  # noqa: E501
 
 
