@@ -1,35 +1,27 @@
 """Local servers for tests: in a thread or by the command, and small models for them."""
 
-import asyncio
-import concurrent.futures
 import contextlib
 import http.client
 import json
 import re
-import signal
 import subprocess
 import sys
-import threading
 import time
 from urllib.parse import urlsplit
 
+from anyio.from_thread import start_blocking_portal
 
-def fetch(url, path, body=None, method=None):
-    """The status, the type and the text of an HTTP answer."""
+
+def ask(url, path, body=None, method=None):
+    """The status of an HTTP answer, and its JSON or its text."""
+    if body is not None and not isinstance(body, bytes):
+        body = json.dumps(body).encode()
     connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=60)
     with contextlib.closing(connection):
         connection.request(method or ("GET" if body is None else "POST"), path, body)
         answer = connection.getresponse()
-        return answer.status, answer.headers["content-type"], answer.read().decode()
-
-
-def ask(url, path, body=None, method=None):
-    """The status of an HTTP request, and the JSON in the answer."""
-    if body is not None and not isinstance(body, bytes):
-        body = json.dumps(body).encode()
-    status, kind, text = fetch(url, path, body, method)
-    assert kind.startswith("application/json"), text
-    return status, json.loads(text)
+        text, kind = answer.read().decode(), answer.headers["content-type"]
+    return answer.status, json.loads(text) if "json" in kind else text
 
 
 class Server:
@@ -50,7 +42,7 @@ class Server:
 
     def metric(self, name, **labels):
         """The sum of a metric's samples that have the labels."""
-        page = fetch(self.url, "/monitoring/prometheus/metrics")[2]
+        page = self.ask("/monitoring/prometheus/metrics")[1]
         wanted = {f'{key}="{value}"' for key, value in labels.items()}
         samples = re.findall(rf"^{name}(?:{{(.*)}})? (\S+)$", page, re.MULTILINE)
         return sum(float(x) for found, x in samples if wanted <= {*found.split(",")})
@@ -70,55 +62,38 @@ def serving(repository=None, config=None, **settings):
     from tfxformer.server.local import running
 
     free = {"rest_port": 0, "grpc_port": 0, "poll": 0.05}
-    settings = ServerSettings(**free | settings)
-    loop, started = asyncio.new_event_loop(), concurrent.futures.Future()
-    ended = asyncio.Event()
+    server = running(repository, config, ServerSettings(**free | settings))
+    with (
+        start_blocking_portal() as portal,
+        portal.wrap_async_context_manager(server) as addresses,
+    ):
+        yield Server(*addresses)
 
-    async def main():
+
+@contextlib.contextmanager
+def command(*arguments):
+    """`tfxformer serve` on free ports; its server's `stop` ends it by SIGTERM."""
+    words = [sys.executable, "-m", "tfxformer.cli", "serve", *arguments]
+    words += ["--rest-port", "0", "--grpc-port", "0"]
+    said = ""
+
+    def stop():
+        process.terminate()
+        all_said = said + process.communicate(timeout=120)[1]
+        assert process.returncode == 0 and "Traceback" not in all_said, all_said
+        return all_said
+
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as process:
         try:
-            async with running(repository, config, settings) as addresses:
-                started.set_result(addresses)
-                await ended.wait()
-        except Exception as error:
-            started.set_exception(error)
-
-    thread = threading.Thread(target=lambda: loop.run_until_complete(main()))
-    thread.start()
-    try:
-        yield Server(*started.result())
-    finally:
-        loop.call_soon_threadsafe(ended.set)
-        thread.join()
-        loop.close()
-
-
-class Command:
-    """`tfxformer serve` on free ports."""
-
-    def __init__(self, *arguments):
-        command = [sys.executable, "-m", "tfxformer.cli", "serve", *arguments]
-        command += ["--rest-port", "0", "--grpc-port", "0"]
-        self.process = subprocess.Popen(map(str, command), stderr=subprocess.PIPE)
-        self.said = ""
-
-    def __enter__(self):
-        while "\nready" not in self.said:
-            assert self.process.poll() is None, self.said
-            self.said += self.process.stderr.readline().decode()
-        found = re.search(r"^REST: http://(\S+)\ngRPC: (\S+)$", self.said, re.MULTILINE)
-        self.server = Server(*found.groups())
-        return self
-
-    def __exit__(self, *_):
-        self.process.kill()
-        self.process.communicate()
-
-    def stop(self, number=signal.SIGTERM, code=0):
-        """What it has said until a signal ends it, with that exit code."""
-        self.process.send_signal(number)
-        said = self.said + self.process.communicate(timeout=120)[1].decode()
-        assert self.process.returncode == code and "Traceback" not in said, said
-        return said
+            while "\nready" not in said:
+                assert process.poll() is None, said
+                said += process.stderr.readline()
+            found = re.search(r"^REST: http://(\S+)\ngRPC: (\S+)$", said, re.MULTILINE)
+            server = Server(*found.groups())
+            server.stop = stop
+            yield server
+        finally:
+            process.kill()
 
 
 def save_toys(folder):

@@ -6,20 +6,20 @@ serves the shipped model by `tfxformer serve`, and prints what the clients see.
 """
 
 import argparse
+import contextlib
 import json
 import random
 import time
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import grpc
 import numpy as np
 import tensorflow as tf
 import tensorflow_text  # noqa: F401
-from local_server import Command, wait_for
+from local_server import command
 from tensorflow_serving.apis.predict_pb2 import PredictRequest
 from tensorflow_serving.apis.prediction_service_pb2_grpc import PredictionServiceStub
-
-SIZES = (1, 1, 1, 1, 2, 4)  # texts of a request
 
 
 def right_answers(count=None, texts=None):
@@ -35,64 +35,54 @@ def right_answers(count=None, texts=None):
     return {text: x.numpy()[0].decode() for text, x in zip(texts, found, strict=True)}
 
 
-class Load:
+@contextlib.contextmanager
+def load(server, answers, clients=64):
     """Clients of a server, every other one by gRPC, while the context lasts.
 
-    The answers that are right are translations by text.
+    It yields what they see: times in seconds, numbers of texts, errors, and wrong
+    answers, which are not those by text.
     """
+    seen = SimpleNamespace(seconds=[], texts=[], errors=[], wrong=[], versions=set())
+    stopped = False
 
-    def __init__(self, server, answers, clients=64):
-        self.server, self.answers = server, answers
-        self.seconds, self.errors, self.wrong = [], [], []
-        self.sentences, self.versions, self.stopped = 0, set(), False
-        self._channel = grpc.insecure_channel(server.grpc)
-        self._pool = ThreadPoolExecutor(clients)
-        self._clients = clients
-
-    def __enter__(self):
-        self.started = time.monotonic()
-        self._pool.map(self._run, range(self._clients))
-        return self
-
-    def __exit__(self, *_):
-        self.stopped = True
-        self._pool.shutdown()
-        self.elapsed = time.monotonic() - self.started
-        self._channel.close()
-
-    def wait(self, requests):
-        """Until so many more requests are answered, each with the right answer."""
-        until = len(self.seconds) + requests
-        wait_for(lambda: len(self.seconds) >= until, 120)
-        assert not self.errors and not self.wrong, (self.errors[:3], self.wrong[:3])
-
-    def _run(self, seed):
-        rng, texts = random.Random(seed), [*self.answers]
-        while not self.stopped:
-            asked = rng.sample(texts, rng.choice(SIZES))
-            start = time.monotonic()
-            try:
-                found = self._by_grpc(asked) if seed % 2 else self._by_rest(asked)
-            except Exception as error:
-                self.errors.append(repr(error)[:300])
-                continue
-            self.seconds.append(time.monotonic() - start)
-            self.sentences += len(asked)
-            if found != [self.answers[text] for text in asked]:
-                self.wrong.append((asked, found))
-
-    def _by_rest(self, texts):
+    def by_rest(texts):
         path = "/v1/models/pt_en:predict"
-        status, found = self.server.ask(path, {"instances": texts})
+        status, found = server.ask(path, {"instances": texts})
         assert status == 200, found
         return [row["translation"] for row in found["predictions"]]
 
-    def _by_grpc(self, texts):
+    def by_grpc(texts):
         request = PredictRequest(model_spec={"name": "pt_en"})
         request.inputs["text"].CopyFrom(tf.make_tensor_proto(texts, tf.string))
-        answer = PredictionServiceStub(self._channel).Predict(request, timeout=60)
-        self.versions.add(answer.model_spec.version.value)
+        answer = stub.Predict(request, timeout=60)
+        seen.versions.add(answer.model_spec.version.value)
         return [x.decode() for x in answer.outputs["translation"].string_val]
+
+    def client(seed):
+        rng = random.Random(seed)
+        while not stopped:
+            asked = rng.sample([*answers], rng.choice((1, 1, 1, 1, 2, 4)))
+            start = time.monotonic()
+            try:
+                found = by_grpc(asked) if seed % 2 else by_rest(asked)
+            except Exception as error:
+                seen.errors.append(repr(error)[:300])
+                continue
+            seen.seconds.append(time.monotonic() - start)
+            seen.texts.append(len(asked))
+            if found != [answers[text] for text in asked]:
+                seen.wrong.append((asked, found))
+
+    with (
+        grpc.insecure_channel(server.grpc) as channel,
+        ThreadPoolExecutor(clients) as pool,
+    ):
+        stub = PredictionServiceStub(channel)
+        pool.map(client, range(clients))
+        try:
+            yield seen
+        finally:
+            stopped = True
 
 
 def main():
@@ -100,20 +90,19 @@ def main():
     parser.add_argument("--seconds", type=float, default=300)
     seconds = parser.parse_args().seconds
     answers, resident = right_answers(200), []
-    with Command() as command, Load(command.server, answers) as load:
-        while time.monotonic() - load.started < seconds:
+    with command() as server, load(server, answers) as seen:
+        for _ in range(10):
             time.sleep(seconds / 10)
-            size = command.server.metric("process_resident_memory_bytes")
+            size = server.metric("process_resident_memory_bytes")
             resident.append(round(size / 2**20))
-    percentiles = (1000 * np.percentile(load.seconds, [50, 95, 99, 100])).round(1)
+    percentiles = (1000 * np.percentile(seen.seconds, [50, 95, 99, 100])).round(1)
     summary = {
-        "requests": len(load.seconds),
-        "sentences": load.sentences,
-        "errors": len(load.errors),
-        "wrong_answers": len(load.wrong),
-        "seconds": round(load.elapsed, 1),
+        "requests": len(seen.seconds),
+        "sentences": sum(seen.texts),
+        "errors": len(seen.errors),
+        "wrong_answers": len(seen.wrong),
         "milliseconds_p50_p95_p99_max": percentiles.tolist(),
-        "sentences_per_second": round(load.sentences / load.elapsed, 1),
+        "sentences_per_second": round(sum(seen.texts) / seconds, 1),
         "resident_mib": resident,
     }
     print(json.dumps(summary))

@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -11,8 +10,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from local_server import Command, wait_for
-from serving_load import Load, right_answers
+from local_server import command, wait_for
+from serving_load import load, right_answers
 
 from tfxformer.exporting.repository import shipped_model
 
@@ -29,19 +28,14 @@ def models(tmp_path_factory):
     text = (SERVING / "config/models.config").read_text("utf-8")
     config = folder / "models.config"
     config.write_text(text.replace('"/models', f'"{folder}'))
-    with Command("--config", config) as command:
-        yield folder / "pt_en", command
-
-
-@pytest.fixture(scope="module")
-def answers():
-    return right_answers(100)
+    with command("--config", config) as server:
+        yield folder / "pt_en", server
 
 
 @pytest.fixture
 def run(models):
     """Runs a command of serving/README.md with the server's addresses."""
-    server = models[1].server
+    server = models[1]
     host, port = server.url.removeprefix("http://").split(":")
     places = {"localhost:8500": server.grpc, "localhost:8501": f"{host}:{port}"}
     places["127.0.0.1/8501"] = f"{host}/{port}"
@@ -60,7 +54,7 @@ def examples(kind):
     return re.findall(rf"<!-- example: {kind} -->\n```\w+\n(.*?)```", text, re.DOTALL)
 
 
-def test_the_examples_and_the_client(run):
+def test_the_examples_the_client_and_the_health_check(run):
     translations = [*right_answers(texts=TEXTS).values()]
     found = [json.loads(run("bash", "-c", code).stdout) for code in examples("curl")]
     rows, n_best, score = found
@@ -75,42 +69,38 @@ def test_the_examples_and_the_client(run):
         assert found.stdout.splitlines() == translations * 20, found.stderr
         refused = run(*client, "--model", "nope", "a")
         assert refused.returncode == 1 and "Servable not found" in refused.stderr
-
-
-def test_the_health_check(run):
     compose = yaml.safe_load((SERVING / "compose.yaml").read_text("utf-8"))
     _, *command = compose["services"]["serving"]["healthcheck"]["test"]
     assert run(*command).returncode == 0
     assert run(*(word.replace("pt_en", "nope") for word in command)).returncode != 0
 
 
-def test_versions_under_load_fail_no_request(models, answers):
-    folder, command = models
-    server = command.server
-    with Load(server, answers, clients=16) as load:
-        load.wait(requests=100)
+def test_versions_under_load_and_the_end_fail_no_request(models):
+    folder, server = models
+    answers = right_answers(100)
+
+    def more():
+        until = len(seen.seconds) + 100
+        wait_for(lambda: len(seen.seconds) >= until, 120)
+        assert not seen.errors and not seen.wrong
+
+    with load(server, answers, clients=16) as seen:
+        more()
         shutil.copytree(folder / "1", folder / ".part")
         shutil.rmtree(folder / ".part" / "variables")
         (folder / ".part").rename(folder / "2")
         wait_for(lambda: server.state().get(2, ("",))[0] == "END")
-        load.wait(requests=100)
+        more()
         assert server.state()[2][1] and server.state()[1] == ("AVAILABLE", "")
         shutil.copytree(folder / "1", folder / ".part")
         (folder / ".part").rename(folder / "3")
         wait_for(lambda: server.state().get(3) == ("AVAILABLE", ""))
-        load.wait(requests=100)
-    assert not load.errors and not load.wrong
-    assert load.versions == {1, 3}
-    assert "pt_en version 2: cannot be loaded" in command.stop(signal.SIGTERM, 0)
-
-
-def test_ctrl_c_loses_no_request_that_has_come(answers):
+        more()
+    assert not seen.errors and not seen.wrong and seen.versions == {1, 3}
     body = {"instances": [*answers] * 3}
-    with Command() as command, ThreadPoolExecutor(4) as pool:
-        server = command.server
-        asked = [pool.submit(server.ask, "/v1/models/pt_en:predict", body)] * 4
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(server.ask, "/v1/models/pt_en:predict", body)
         wait_for(lambda: server.metric("tfxformer_waiting_rows") > 0)
-        command.stop(signal.SIGINT, 130)
-        for status, found in (each.result() for each in asked):
-            texts = [row["translation"] for row in found["predictions"]]
-            assert status == 200 and texts == [*answers.values()] * 3
+        assert "pt_en version 2: cannot be loaded" in server.stop()
+        texts = [row["translation"] for row in asked.result()[1]["predictions"]]
+        assert texts == [*answers.values()] * 3

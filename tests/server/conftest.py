@@ -19,21 +19,21 @@ def toys(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def server(toys, tmp_path_factory):
+def server(toys):
     """With a models.config, and with limits small enough to meet."""
-    config = tmp_path_factory.mktemp("config") / "models.config"
-    config.write_text(f"""
-        model_config_list {{
-          config {{
-            name: "pt_en" base_path: "{toys}/pt_en" model_platform: "tensorflow"
-            version_labels {{ key: "stable" value: 1 }}
-            version_labels {{ key: "canary" value: 2 }}
-          }}
-          config {{
-            name: "half" base_path: "{toys}/half" model_platform: "tensorflow"
-            model_version_policy {{ all {{}} }}
-          }}
-        }}
+    config = toys / "models.config"
+    config.write_text("""
+        model_config_list {
+          config {
+            name: "pt_en" base_path: "pt_en" model_platform: "tensorflow"
+            version_labels { key: "stable" value: 1 }
+            version_labels { key: "canary" value: 2 }
+          }
+          config {
+            name: "half" base_path: "half" model_platform: "tensorflow"
+            model_version_policy { all {} }
+          }
+        }
     """)
     limits = {"max_batch": 16, "max_waiting": 40, "max_body": 100_000}
     with serving(config=config, **limits, grace=5) as server:

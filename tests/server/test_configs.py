@@ -32,13 +32,6 @@ def test_the_models_of_a_repository(tmp_path):
 GOOD = 'config { name: "a" base_path: "a" model_platform: "tensorflow" }'
 
 
-def test_a_models_config(tmp_path):
-    file = tmp_path / "models.config"
-    file.write_text(f"model_config_list {{ {GOOD} }}")
-    (config,) = find_models(None, file)
-    assert (config.name, config.base_path) == ("a", str(tmp_path / "a"))
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [

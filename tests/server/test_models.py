@@ -26,13 +26,9 @@ def add(folder, number):
     return (folder / ".part").rename(folder / str(number))
 
 
-def config(folder, **more):
-    return ModelConfig(name="half", base_path=str(folder), **more)
-
-
-def run(scenario, *configs):
+def run(scenario, folder, **more):
     """Runs a scenario with models that are started, and their configs to change."""
-    configs = [*configs]
+    configs = [ModelConfig(name="half", base_path=str(folder), **more)]
 
     async def main():
         models = Models(lambda: configs)
@@ -67,36 +63,33 @@ def test_a_new_version_takes_over_and_the_old_one_answers_its_requests(half):
         await models.update()
         assert answered_by(models.get("half")) == 2
 
-    run(scenario, config(half))
+    run(scenario, half)
 
 
 @pytest.mark.parametrize("broken", ["saved_model.pb", WARM_UP_FILE])
 def test_a_broken_version_leaves_the_old_one_until_it_is_mended(half, broken):
     async def scenario(models, _):
         file, asked = add(half, 2) / broken, {"x": np.array(["no number"])}
-        data = (half / "1" / "saved_model.pb").read_bytes()
         if broken == WARM_UP_FILE:
             write_records(file, "half", [("serving_default", asked, {})])
         else:
             file.write_bytes(b"\xff")
         await models.update()
+        await models.update()
         assert states(models) == {2: "END", 1: "AVAILABLE"}
         (known,) = models.status("half", 2).model_version_status
         assert known.status.error_message and answered_by(models.get("half")) == 1
-        await models.update()
         file.unlink()
-        (half / "2" / "saved_model.pb").write_bytes(data)
+        shutil.copy(half / "1" / "saved_model.pb", half / "2")
         await models.update()
         assert states(models) == {2: "AVAILABLE", 1: "END"}
 
-    run(scenario, config(half))
+    run(scenario, half)
 
 
 def test_policies_labels_and_configs_that_change(half):
     add(half, 2)
     add(half, 3)
-    labels = {"stable": 1, "gone": 9}
-    policy = {"specific": {"versions": [1, 3]}}
 
     async def scenario(models, configs):
         assert states(models) == {3: "AVAILABLE", 1: "AVAILABLE"}
@@ -105,7 +98,8 @@ def test_policies_labels_and_configs_that_change(half):
         for label, message in (("gone", r"Specific\(half, 9\)"), ("x", "label: x")):
             with pytest.raises(ServingError, match=message):
                 models.get("half", label=label)
-        configs[:] = [config(half, version_labels={"stable": 3})]
+        configs[0].version_labels["stable"] = 3
+        configs[0].model_version_policy.Clear()
         await models.update()
         assert models.get("half", label="stable").version == 3
         assert states(models) == {3: "AVAILABLE", 1: "END"}
@@ -114,14 +108,15 @@ def test_policies_labels_and_configs_that_change(half):
         with pytest.raises(ServingError, match="Servable not found"):
             models.get("half")
 
-    run(scenario, config(half, model_version_policy=policy, version_labels=labels))
+    policy = {"specific": {"versions": [1, 3]}}
+    labels = {"stable": 1, "gone": 9}
+    run(scenario, half, model_version_policy=policy, version_labels=labels)
 
 
 def test_watching_continues_after_errors(half):
     async def scenario(models, configs):
-        models._find_configs = Mock(
-            side_effect=[UserError("a typing mistake"), KeyError("x"), configs, configs]
-        )
+        found = [UserError("a typing mistake"), KeyError("x"), configs]
+        models._find_configs = Mock(side_effect=found)
         watching = asyncio.create_task(models.watch(0.01))
         add(half, 2)
         while states(models).get(1) != "END":
@@ -130,14 +125,11 @@ def test_watching_continues_after_errors(half):
         assert answered_by(models.get("half")) == 2
         watching.cancel()
 
-    run(scenario, config(half))
+    run(scenario, half)
 
 
 def test_a_start_with_nothing_to_serve_is_refused(half, tmp_path):
     (half / "1" / "saved_model.pb").write_bytes(b"\xff")
-    for folder, message in (
-        (half, "version 1: .* in "),
-        (tmp_path / "x", "no version"),
-    ):
+    for folder, message in ((half, "version 1: .* in"), (tmp_path / "x", "no version")):
         with pytest.raises(UserError, match=f"model half: {message}"):
-            run(None, config(folder))
+            run(None, folder)
