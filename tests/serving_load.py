@@ -39,8 +39,7 @@ def right_answers(count=None, texts=None):
 def load(server, answers, clients=64):
     """Clients of a server, every other one by gRPC, while the context lasts.
 
-    It yields what they see: times in seconds, numbers of texts, errors, and wrong
-    answers, which are not those by text.
+    It yields what they see: seconds, numbers of texts, errors and wrong answers.
     """
     seen = SimpleNamespace(seconds=[], texts=[], errors=[], wrong=[], versions=set())
     stopped = False
@@ -96,7 +95,7 @@ def main():
             size = server.metric("process_resident_memory_bytes")
             resident.append(round(size / 2**20))
     percentiles = (1000 * np.percentile(seen.seconds, [50, 95, 99, 100])).round(1)
-    summary = {
+    found = {
         "requests": len(seen.seconds),
         "sentences": sum(seen.texts),
         "errors": len(seen.errors),
@@ -105,7 +104,7 @@ def main():
         "sentences_per_second": round(sum(seen.texts) / seconds, 1),
         "resident_mib": resident,
     }
-    print(json.dumps(summary))
+    print(json.dumps(found))
 
 
 if __name__ == "__main__":

@@ -5,10 +5,9 @@ from local_server import save_toys, serving
 
 
 def pytest_addoption(parser):
-    group = parser.getgroup("conformance")
-    group.addoption("--server-url", help="a server's REST address, http://HOST:8501")
-    group.addoption("--server-grpc", help="its gRPC address, HOST:8500")
-    group.addoption("--server-model", default="pt_en", help="a tfxformer export on it")
+    parser.addoption("--server-url", help="a server's REST address, http://HOST:8501")
+    parser.addoption("--server-grpc", help="its gRPC address, HOST:8500")
+    parser.addoption("--server-model", default="pt_en", help="a tfxformer export on it")
 
 
 @pytest.fixture(scope="session")

@@ -114,10 +114,9 @@ POST M/versions/99999:predict | {"instances": ["a"]} | 404 | Servable not found 
 POST M/labels/no_such_label:predict | {"instances": ["a"]} | 400 | Unrecognized servable version label
 GET /v1/foo | | 400 | Malformed request
 GET /v1/models | | 400 | Missing model name
-GET P | | 400 | Malformed request
-POST /v1/models/foo/versions/HELLO:regress | {} | 400 | Malformed request
+POST /v1/models/foo/versions/HELLO:predict | {} | 400 | Malformed request
 POST /v1/models/foo/versions/18446744073709551615:predict | {} | 400 |
-POST /v1/models/foo/versions/50/labels/some_label:regress | {} | 400 | Malformed request
+POST /v1/models/foo/versions/50/labels/some_label:predict | {} | 400 | Malformed request
 POST P | instances = [1, 2] | 400 | JSON Parse error
 POST P | [1, 2] | 400 |
 POST P | {"instances": [1]} | 400 | not of expected type: string
