@@ -21,7 +21,7 @@ def shown(monkeypatch, **options):
     file = io.StringIO()
     monkeypatch.setattr(console, "console", Console(file=file, **options))
     with Progress("training", 20_000, done=2) as progress:
-        progress.update(3, VALUES)
+        progress.show(3, VALUES)
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", file.getvalue())
     return re.split(r"[\r\n]+", text.strip())[-1].strip()
 

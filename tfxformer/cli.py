@@ -42,12 +42,8 @@ Input = Annotated[
     FileBinaryRead | None,
     Option("--input", "-i", metavar="<path>", help="A file; else standard input."),
 ]
-TokensPerBatch = Annotated[
-    int, Option(min=1, help="The most tokens, padding included, read at once.")
-]
-Xla = Annotated[
-    bool, Option("--xla", help="Compile decoding with XLA: faster, after seconds.")
-]
+TokensPerBatch = Annotated[int, Option(min=1, help="The most tokens of a batch.")]
+Xla = Annotated[bool, Option("--xla", help="Compile decoding with XLA.")]
 # The settings of pairs that commands share, and those of a server.
 PAIRS = "sources", "data_dir", "columns", "encoding"
 SERVING = [name for name in ServerSettings.model_fields if name != "poll"]
@@ -79,9 +75,7 @@ def _stop(*_):
 
 @app.command()
 def quickstart(
-    out: Annotated[
-        Path | None, Option(help="The folder to work in; or a new one.")
-    ] = None,
+    out: Annotated[Path | None, Option(help="The folder to work in.")] = None,
     seed: Annotated[int, Option(help="The seed of all random numbers.")] = 0,
 ):
     """Train on a phrasebook, evaluate, export, translate.
@@ -129,7 +123,7 @@ def train(
     data: DataConfig,
     out: Annotated[Path, Option(help="The run folder.")],
     preset: Annotated[str, Option(help=f"One of {', '.join(PRESETS)}.")] = "tutorial",
-    config: Annotated[Path | None, Option(help="A YAML file, over the preset.")] = None,
+    config: Annotated[Path | None, Option(help="A YAML file of settings.")] = None,
     settings: Annotated[
         list[str], Option("--set", help="A setting, over all others: model.dff=1024.")
     ] = [],  # noqa: B006
@@ -168,7 +162,7 @@ def train(
 @with_settings("decoding", DecodingOptions)
 @with_settings("data", DataConfig, "encoding")
 def translate(
-    text: Annotated[list[str] | None, Argument(help="Texts, or see --input.")] = None,
+    text: Annotated[list[str] | None, Argument(help="Texts; or --input.")] = None,
     run: Model = None,
     input: Input = None,
     checkpoint: Checkpoint = "best",
@@ -353,14 +347,12 @@ def bulk(
     beam_options: Annotated[
         list[str] | None, Argument(help="After --: more options of Apache Beam.")
     ] = None,
-    model: Annotated[str | None, Option(help="An exported model; or our own.")] = None,
+    model: Annotated[str | None, Option(help="An exported model.")] = None,
     format: Annotated[
         str | None, Option(help="text, csv, tsv, jsonl, parquet; or by files' names.")
     ] = None,
     column: Annotated[str, Option(help="The column or field of the texts.")] = "text",
-    id_column: Annotated[
-        str | None, Option(help="Of ids; or ids are file:line.")
-    ] = None,
+    id_column: Annotated[str | None, Option(help="The column of ids.")] = None,
     runner: Annotated[str, Option(help="Where Apache Beam runs.")] = "DirectRunner",
 ):
     """Translate files of any number and size, on Apache Beam.
@@ -390,7 +382,7 @@ def serve(
     repository: Annotated[
         Path | None, Argument(help="A model repository; or ./export, or the package's.")
     ] = None,
-    config: Annotated[Path | None, Option(help="Or a models.config.")] = None,
+    config: Annotated[Path | None, Option(help="A models.config instead.")] = None,
     settings: ServerSettings = ...,
 ):
     """Serve models as TensorFlow Serving does: by REST and gRPC.

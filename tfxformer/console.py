@@ -39,7 +39,7 @@ class _Handler(logging.Handler):
         say(prefix.lower() + self.format(record))
 
 
-class Progress:
+class Progress(progress.Progress):
     """A progress bar on a terminal; elsewhere a line now and then.
 
     Args:
@@ -49,9 +49,8 @@ class Progress:
     """
 
     def __init__(self, what, total, done=0):
-        self.said = time.monotonic()
         cut = Column(no_wrap=True, overflow="ellipsis", ratio=1)
-        self.bar = progress.Progress(
+        super().__init__(
             "{task.description}",
             progress.BarColumn(bar_width=8),
             progress.MofNCompleteColumn(),
@@ -62,16 +61,10 @@ class Progress:
             expand=True,
             disable=not console.is_terminal,
         )
-        self.bar.add_task(what, total=total, completed=done, values="")
+        self.add_task(what, total=total, completed=done, values="")
+        self.said = time.monotonic()
 
-    def __enter__(self):
-        self.bar.start()
-        return self
-
-    def __exit__(self, *_):
-        self.bar.stop()
-
-    def update(self, done, values):
+    def show(self, done, values):
         """Shows how far it is.
 
         Args:
@@ -79,9 +72,9 @@ class Progress:
             values: a text of what is worth watching, the most important first: a
                 narrow terminal cuts off its end.
         """
-        (task,) = self.bar.tasks
-        self.bar.update(task.id, completed=done, values=values)
-        if self.bar.disable and time.monotonic() - self.said > LINE_EVERY:
+        (task,) = self.tasks
+        self.update(task.id, completed=done, values=values)
+        if self.disable and time.monotonic() - self.said > LINE_EVERY:
             self.said = time.monotonic()
             left = progress.TimeRemainingColumn().render(task)
             say(f"{task.description} {done:,}/{task.total:,}, {left} left, {values}")

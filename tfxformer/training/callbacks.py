@@ -134,7 +134,7 @@ class RunCallback(keras.callbacks.Callback):
         values["padding"] = 1 - tokens / positions
         shown = "loss {loss:.2f}, {target_tokens_per_second:,.0f} tokens/s, "
         shown += "lr {learning_rate:.1e}"
-        self.progress.update(state.step, shown.format(**values))
+        self.progress.show(state.step, shown.format(**values))
         if last or state.step % RECORD_EVERY == 0:
             if self.cluster.chief:
                 self.journal.write(state.step, "train", values)
