@@ -134,7 +134,7 @@ class Transformer(keras.Model):
         source_shape, target_shape = input_shape or ((None, None), (None, None))
         d_model = self.config["d_model"]
         self.encoder.build(source_shape)
-        self.decoder.build(target_shape, (*source_shape, d_model))
+        self.decoder.build(target_shape)
         if self.final_layer is not None:
             self.final_layer.build((*target_shape, d_model))
         self.built = True
@@ -266,7 +266,7 @@ class Transformer(keras.Model):
             logits; the cache with this position; and cross-attention's weights
             ``(batch, beams, layers * heads, source)``.
         """
-        return self.decoder.step(tokens, position, *encoded, cache, buffers)
+        return self.decoder.step(tokens, position, encoded, cache, buffers)
 
     def get_config(self):
         return super().get_config() | self.config

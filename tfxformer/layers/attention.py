@@ -68,8 +68,7 @@ class MultiHeadAttention(Layer):
         query: ``(batch, target, d_model)``.
         value: ``(batch, source, d_model)``; keys and values are made from it.
         mask: boolean, broadcasts to ``(batch, heads, target, source)``.
-        value_mask: boolean padding mask ``(batch, source)``, used where ``mask`` is
-            not given; without it the Keras mask of value is.
+        value_mask: padding mask ``(batch, source)``, where ``mask`` is not given.
         return_attention_scores: also return the weights.
 
     Returns:
@@ -88,52 +87,57 @@ class MultiHeadAttention(Layer):
         super().__init__(locals(), **kwargs)
         self.num_heads = self.settings["num_heads"]
         self.key_dim = self.settings["key_dim"]
-        width, policy = self.num_heads * self.key_dim, self.dtype_policy
-        self.query_dense = Projection(width, name="query", dtype=policy)
-        self.key_dense = Projection(width, name="key", dtype=policy)
-        self.value_dense = Projection(width, name="value", dtype=policy)
-        self.dropout = keras.layers.Dropout(dropout, dtype=policy)
+        width, of = self.num_heads * self.key_dim, {"dtype": self.dtype_policy}
+        self.query_dense = Projection(width, name="query", **of)
+        self.key_dense = Projection(width, name="key", **of)
+        self.value_dense = Projection(width, name="value", **of)
+        self.dropout = keras.layers.Dropout(dropout, **of)
 
-    def build(self, query_shape, value_shape):
-        self.output_dense = Projection(
-            query_shape[-1], name="output", dtype=self.dtype_policy
-        )
-        self.query_dense.build(query_shape)
-        self.key_dense.build(value_shape)
-        self.value_dense.build(value_shape)
-        self.output_dense.build((None, None, self.num_heads * self.key_dim))
+    def build(self, query_shape):
+        *positions, d_model = query_shape
+        self.output_dense = Projection(d_model, name="output", dtype=self.dtype_policy)
+        for dense in (self.query_dense, self.key_dense, self.value_dense):
+            dense.build(query_shape)
+        self.output_dense.build((*positions, self.query_dense.units))
 
     def compute_mask(self, query, previous_mask=None):
-        # The output's positions are the query's; `mask` says nothing of them.
+        # The output's positions are the query's; `mask` is about the value's.
         return getattr(query, "_keras_mask", None)
 
     def call(
-        self,
-        query,
-        value,
-        mask=None,
-        value_mask=None,
-        return_attention_scores=False,
-        training=None,
+        self, query, value, mask=None, value_mask=None, return_attention_scores=False
     ):
         if mask is None:
             mask = key_mask(value_mask)
-        query = self.split(self.query_dense(query))
+        length = ops.shape(query)[1]
+        query = self.split(self.query_dense(query), length)
         key, value = self.project(value)
-        x, weights = scaled_dot_product_attention(query, key, value, mask, self.dropout)
-        x = ops.transpose(x, (0, 2, 1, 3))  # (batch, target, heads, key_dim)
-        x = ops.reshape(x, (-1, ops.shape(x)[1], self.num_heads * self.key_dim))
-        output = self.output_dense(x)
-        return (output, weights) if return_attention_scores else output
+        x, weights = self.attend(query, key, value, mask)
+        x = ops.reshape(x, (-1, length, x.shape[-1]))
+        return (x, weights) if return_attention_scores else x
 
     def project(self, value):
         """Keys and values, each ``(batch, heads, source, key_dim)``, of a sequence."""
-        return self.split(self.key_dense(value)), self.split(self.value_dense(value))
+        length = ops.shape(value)[1]
+        key = self.split(self.key_dense(value), length)
+        return key, self.split(self.value_dense(value), length)
 
-    def split(self, x):
-        """``(batch, length, heads * key_dim)`` to heads."""
-        x = ops.reshape(x, (-1, ops.shape(x)[1], self.num_heads, self.key_dim))
-        return ops.transpose(x, (0, 2, 1, 3))  # (batch, heads, length, key_dim)
+    def split(self, x, length):
+        """Splits the last axis: gives ``(batch, heads, length, key_dim)``."""
+        if isinstance(length, int) and length == 1:  # nothing to transpose
+            return ops.reshape(x, (-1, self.num_heads, 1, self.key_dim))
+        x = ops.reshape(x, (-1, length, self.num_heads, self.key_dim))
+        return ops.transpose(x, (0, 2, 1, 3))
+
+    def attend(self, query, key, value, mask=None, bias=None):
+        """From heads to rows ``(batch * target, d_model)``; and the weights."""
+        x, weights = scaled_dot_product_attention(
+            query, key, value, mask, self.dropout, bias
+        )
+        if x.shape[2] != 1:
+            x = ops.transpose(x, (0, 2, 1, 3))  # (batch, target, heads, key_dim)
+        x = ops.reshape(x, (-1, self.num_heads * self.key_dim))
+        return self.output_dense(x), weights
 
 
 class BaseAttention(Layer):
@@ -157,29 +161,23 @@ class BaseAttention(Layer):
         **kwargs,
     ):
         super().__init__(locals(), **kwargs)
-        policy = self.dtype_policy
-        if attention_dropout is None:
-            attention_dropout = dropout
-        self.mha = MultiHeadAttention(
-            num_heads, key_dim, attention_dropout, name="mha", dtype=policy
-        )
-        self.add_and_norm = AddAndNorm(dropout, norm, name="add_norm", dtype=policy)
+        of = {"dtype": self.dtype_policy}
+        rate = dropout if attention_dropout is None else attention_dropout
+        self.mha = MultiHeadAttention(num_heads, key_dim, rate, name="mha", **of)
+        self.add_and_norm = AddAndNorm(dropout, norm, name="add_norm", **of)
 
     def build(self, x_shape):
-        self.mha.build(x_shape, x_shape)
+        self.mha.build(x_shape)
         self.add_and_norm.build(x_shape)
 
 
 @keras.saving.register_keras_serializable("tfxformer")
 class GlobalSelfAttention(BaseAttention):
-    """The encoder's attention: each position looks at all of its own sequence.
-
-    It takes the arguments of `BaseAttention`.
+    """The encoder's `BaseAttention`: each position looks at all of its own sequence.
 
     Call arguments:
         x: ``(batch, length, d_model)``.
-        mask: boolean padding mask ``(batch, length)``; without it the Keras mask
-            of x is used.
+        mask: padding mask ``(batch, length)``.
 
     Returns:
         ``(batch, length, d_model)``.
@@ -199,17 +197,10 @@ class GlobalSelfAttention(BaseAttention):
 
 @keras.saving.register_keras_serializable("tfxformer")
 class CausalSelfAttention(BaseAttention):
-    """The decoder's attention over what has been written so far.
+    """The decoder's `BaseAttention`: each position looks at those up to itself.
 
-    It takes the arguments of `BaseAttention`.
-
-    Call arguments:
-        x: ``(batch, length, d_model)``.
-        mask: boolean padding mask ``(batch, length)``; without it the Keras mask
-            of x is used. The look-ahead mask is always applied.
-
-    Returns:
-        ``(batch, length, d_model)``.
+    A call takes and returns what one of `GlobalSelfAttention` does. The look-ahead
+    mask is always applied.
 
     Example:
         >>> import numpy as np
@@ -233,37 +224,34 @@ class CausalSelfAttention(BaseAttention):
         (see `Transformer.decode_step`), and returns both for the next layer and step.
         """
         y, mha = self.add_and_norm.before(x), self.mha
-        # Each hypothesis has positions of its own: its heads stand beside the others'.
+        # Each hypothesis has positions of its own: its heads are beside the others'.
         shape = (-1, cache[0].shape[1], 1, mha.key_dim)
-        query = ops.reshape(mha.query_dense(y), shape)
-        key, value = (
-            buffers.append(past, ops.reshape(dense(y), shape), position, axis=2)
-            for past, dense in zip(cache, (mha.key_dense, mha.value_dense), strict=True)
+        query, *new = (
+            ops.reshape(dense(y), shape)
+            for dense in (mha.query_dense, mha.key_dense, mha.value_dense)
+        )
+        cache = tuple(
+            buffers.append(*old_new, position, axis=2)
+            for old_new in zip(cache, new, strict=True)
         )
         bias = buffers.unwritten_bias(position, query.dtype)
-        y, _ = scaled_dot_product_attention(query, key, value, bias=bias)
-        y = mha.output_dense(ops.reshape(y, (-1, mha.num_heads * mha.key_dim)))
-        return self.add_and_norm(x, y), (key, value)
+        y, _ = mha.attend(query, *cache, bias=bias)
+        return self.add_and_norm(x, y), cache
 
 
 @keras.saving.register_keras_serializable("tfxformer")
 class CrossAttention(BaseAttention):
-    """The decoder's attention over the source: queries from x, the rest from context.
-
-    It takes the arguments of `BaseAttention`.
+    """The decoder's `BaseAttention` over the source: keys and values are context's.
 
     Call arguments:
         x: the decoder's positions, ``(batch, target, d_model)``.
         context: the encoder's output, ``(batch, source, d_model)``.
-        context_mask: boolean padding mask of the source, ``(batch, source)``;
-            without it the Keras mask of context is used.
+        context_mask: padding mask of the source, ``(batch, source)``.
         return_attention_scores: also return the weights.
 
     Returns:
-        ``(batch, target, d_model)``, and with ``return_attention_scores`` the
-        weights ``(batch, heads, target, source)`` as well.
-
-    After a call that is not traced into a graph, ``last_attn_scores`` holds them too.
+        What `MultiHeadAttention` does. After a call outside a graph,
+        ``last_attn_scores`` holds the weights, too.
 
     Example:
         >>> import numpy as np
@@ -275,16 +263,12 @@ class CrossAttention(BaseAttention):
 
     last_attn_scores = None
 
-    def build(self, x_shape, context_shape):
-        self.mha.build(x_shape, context_shape)
-        self.add_and_norm.build(x_shape)
-
     def call(self, x, context, context_mask=None, return_attention_scores=False):
         y = self.add_and_norm.before(x)
         y, weights = self.mha(
             y, context, mask=key_mask(context_mask), return_attention_scores=True
         )
-        if not _is_traced(weights):
+        if hasattr(weights, "numpy"):  # in a graph they have no value to keep
             self.last_attn_scores = weights
         x = self.add_and_norm(x, y)
         return (x, weights) if return_attention_scores else x
@@ -296,24 +280,8 @@ class CrossAttention(BaseAttention):
         made of it and the `mask_bias` of its padding. It returns a tensor like x, and
         the weights ``(batch, heads, beams, source)``.
         """
-        mha, depth = self.mha, self.mha.num_heads * self.mha.key_dim
+        y, mha = self.add_and_norm.before(x), self.mha
         # The hypotheses of a sentence share its source: they are its queries.
-        query = mha.query_dense(self.add_and_norm.before(x))
-        if beams == 1:  # nothing to transpose
-            query = ops.reshape(query, (-1, mha.num_heads, 1, mha.key_dim))
-        else:
-            query = mha.split(ops.reshape(query, (-1, beams, depth)))
-        y, weights = scaled_dot_product_attention(query, *key_value, bias=bias)
-        if beams > 1:
-            y = ops.transpose(y, (0, 2, 1, 3))  # (batch, beams, heads, key_dim)
-        y = mha.output_dense(ops.reshape(y, (-1, depth)))
+        query = mha.split(mha.query_dense(y), beams)
+        y, weights = mha.attend(query, *key_value, bias=bias)
         return self.add_and_norm(x, y), weights
-
-
-def _is_traced(x):
-    """Whether x is only a name in a graph: it must not be kept, and has no value."""
-    if keras.backend.backend() == "jax":
-        import jax
-
-        return isinstance(x, jax.core.Tracer)
-    return not hasattr(x, "numpy")

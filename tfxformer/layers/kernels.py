@@ -1,9 +1,4 @@
-"""The few operations that deserve a spelling of their own.
-
-Layers and decoding are written in `keras.ops`. In a graph that decodes one token at a
-time some of TensorFlow's own operations are faster, and two of Keras's layers cost a
-training step on a CPU a tenth of its time. All of that is here, in one place.
-"""
+"""The few operations for which `keras.ops` is too slow, in TensorFlow's own spelling."""
 
 import keras
 from keras import ops
@@ -23,8 +18,8 @@ def add_bias(x, bias):
 def few_rows_matmul(x, y, transpose_y=False):
     """Many matrix products, faster where each x is known to have only a few rows."""
     if ON_TENSORFLOW and _has_few_rows(x) and x.dtype != tf.float16:  # none on a CPU
-        # The version that oneDNN does not take over: its set-up costs 40 us a
-        # product on a CPU, twenty times what one query's products themselves take.
+        # oneDNN does not take this version over: its set-up costs 40 us a product on
+        # a CPU, twenty times what one query's products themselves take.
         return tf.raw_ops.BatchMatMulV3(x=x, y=y, Tout=x.dtype, adj_y=transpose_y)
     return ops.matmul(x, ops.swapaxes(y, -1, -2) if transpose_y else y)
 
@@ -72,10 +67,9 @@ def shrinking_while_loop(unfinished, step, state):
 class Projection(keras.layers.Dense):
     """``activation(x W + b)``, as one matrix product over all positions of the batch.
 
-    It is Keras's `Dense`, whose arguments it takes, but for speed: where lengths are
-    unknown, `Dense` makes some twenty small ops of a three-dimensional input
-    (``tensordot``), which cost 8% of a training step, and more where a graph decodes
-    one token at a time.
+    It is Keras's `Dense`, whose arguments it takes. Where lengths are unknown, `Dense`
+    makes some twenty small ops of a three-dimensional input (``tensordot``), which
+    cost 8% of a training step.
 
     Call arguments:
         x: ``(batch, length, depth)``, with at least one position, or ``(rows, depth)``.
@@ -103,9 +97,9 @@ class Projection(keras.layers.Dense):
 class LayerNorm(keras.layers.LayerNormalization):
     """Layer normalisation over the last axis (Ba et al. 2016), faster in training.
 
-    It is Keras's `LayerNormalization`, whose arguments it takes, with a gradient in
-    closed form. Automatic differentiation goes six times over the same memory, which
-    costs 11% of a training step.
+    It is Keras's `LayerNormalization`, whose arguments it takes. Automatic
+    differentiation goes six times over the same memory, which costs 11% of a training
+    step: here the gradient has a closed form.
 
     Example:
         >>> import numpy as np
@@ -117,36 +111,22 @@ class LayerNorm(keras.layers.LayerNormalization):
     def call(self, inputs, training=None):
         given = keras.backend.standardize_dtype(inputs.dtype)
         wide = keras.backend.result_type(given, "float32")  # accumulate in float32
-        gamma, beta = (ops.cast(x, wide) for x in (self.gamma, self.beta))
 
-        def normalize(x, gamma, beta):
+        def normalize(x):
             x = ops.cast(x, wide)
             x = x - ops.mean(x, axis=-1, keepdims=True)
             variance = ops.mean(ops.square(x), axis=-1, keepdims=True)
             scale = ops.rsqrt(variance + self.epsilon)
             x = x * scale
-            return ops.cast(x * gamma + beta, given), x, scale
-
-        @ops.custom_gradient
-        def with_gradient(x, gamma, beta):
-            output, normal, scale = normalize(x, gamma, beta)
-            axes = tuple(range(len(x.shape) - 1))
 
             def gradient(upstream):
-                slope = ops.cast(upstream, wide)
-                at_gamma = slope * normal
                 # What x loses again by moving the mean and the variance.
-                column = ops.expand_dims(gamma, -1) / x.shape[-1]
-                by_mean, by_scale = (ops.matmul(y, column) for y in (slope, at_gamma))
-                at_x = (slope * gamma - by_mean - normal * by_scale) * scale
-                return (
-                    ops.cast(at_x, given),
-                    ops.sum(at_gamma, axis=axes),
-                    ops.sum(slope, axis=axes),
-                )
+                by_mean = ops.mean(upstream, axis=-1, keepdims=True)
+                by_scale = ops.mean(upstream * x, axis=-1, keepdims=True)
+                return ops.cast((upstream - by_mean - x * by_scale) * scale, given)
 
-            return output, gradient
+            return x, gradient
 
-        if training:
-            return with_gradient(inputs, ops.copy(gamma), ops.copy(beta))
-        return normalize(inputs, gamma, beta)[0]
+        x = ops.custom_gradient(normalize)(inputs) if training else normalize(inputs)[0]
+        gamma, beta = (ops.cast(weight, wide) for weight in (self.gamma, self.beta))
+        return ops.cast(x * gamma + beta, given)

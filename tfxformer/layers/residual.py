@@ -14,9 +14,7 @@ EPSILON = 1e-6  # added to the variance
 
 
 def settings(arguments):
-    """A constructor's arguments, its ``locals()``, as a config holds them.
-
-    Sizes become Python integers, which Keras insists on and JSON can hold.
+    """A constructor's ``locals()`` as a config: its sizes become Python integers.
 
     Raises:
         TypeError: for a size that is no integer, such as a float or a string.
@@ -38,12 +36,7 @@ def settings(arguments):
 
 
 class Layer(keras.layers.Layer):
-    """A Keras layer that passes masks through; its config is its arguments.
-
-    Args:
-        arguments: ``locals()`` of the constructor, as `settings` takes them.
-        kwargs: what every Keras layer takes, such as ``name`` and ``dtype``.
-    """
+    """A Keras layer that passes masks through; its config is its arguments."""
 
     def __init__(self, arguments, **kwargs):
         super().__init__(**kwargs)
@@ -59,24 +52,23 @@ class AddAndNorm(Layer):
     """A residual connection with layer normalisation and dropout.
 
     Post-norm is the paper's: ``LayerNorm(x + Dropout(Sublayer(x)))``. Pre-norm is
-    the modern variant, steadier in deep stacks:
-    ``x + Dropout(Sublayer(LayerNorm(x)))``. So a sublayer is wrapped in two calls::
+    steadier in deep stacks: ``x + Dropout(Sublayer(LayerNorm(x)))``. Two calls are
+    around each sublayer::
 
         y = sublayer(add_and_norm.before(x))
         x = add_and_norm(x, y)
 
     Args:
-        dropout_rate: share of the sublayer's output that is dropped in training
-            (section 5.4).
+        dropout_rate: dropout of the sublayer's output (section 5.4).
         norm: "post" or "pre".
 
     Call arguments:
         x: the sublayer's own input, ``(batch, length, d_model)``.
         y: the sublayer's output, of the same shape.
-        mask: the padding mask ``(batch, length)`` that the result carries on.
+        mask: the padding mask ``(batch, length)`` that the result carries.
 
     Returns:
-        Tensor ``(batch, length, d_model)``.
+        ``(batch, length, d_model)``.
 
     Example:
         >>> import numpy as np
@@ -94,7 +86,7 @@ class AddAndNorm(Layer):
         self.layernorm = LayerNorm(epsilon=EPSILON, name="norm", dtype=policy)
         self.dropout = keras.layers.Dropout(dropout_rate, dtype=policy)
 
-    def build(self, x_shape, y_shape=None):
+    def build(self, x_shape):
         self.layernorm.build(x_shape)
 
     def before(self, x):

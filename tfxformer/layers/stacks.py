@@ -78,12 +78,8 @@ class StackLayer(Layer):
         dff: size of the feed-forward network's hidden layer.
         dropout_rate: dropout of weights and sublayer outputs.
         norm: "post" (the paper's) or "pre".
-        attention_dropout: dropout of the attention weights; None for
-            ``dropout_rate``.
+        attention_dropout: dropout of the attention weights; None for ``dropout_rate``.
         activation_dropout: dropout of the feed-forward network's hidden layer.
-
-    Raises:
-        ValueError: when the heads do not divide ``d_model``.
     """
 
     def __init__(
@@ -103,9 +99,11 @@ class StackLayer(Layer):
                 f"d_model={d_model} is not a multiple of num_heads={num_heads}"
             )
         key_dim = d_model // num_heads  # section 3.2.2
+        of = {"dtype": self.dtype_policy}
         attention = (num_heads, key_dim, dropout_rate, norm, attention_dropout)
+        self.make_attention(*attention, **of)
         feed_forward = (d_model, dff, dropout_rate, norm, activation_dropout)
-        self.make_sublayers(attention, feed_forward, self.dtype_policy)
+        self.ffn = FeedForward(*feed_forward, name="ffn", **of)
 
 
 class Stack(Layer):
@@ -156,14 +154,12 @@ class Stack(Layer):
         if norm == "pre":
             self.final_norm = LayerNorm(epsilon=EPSILON, name="final_norm", **of)
 
-    def build_stack(self, x_shape, *context_shape):
-        """Makes the weights of all layers."""
+    def build(self, x_shape):
         self.pos_embedding.build(x_shape)
         shape = (*x_shape, self.settings["d_model"])
-        for layer in self.stack:
-            layer.build(shape, *context_shape)
-        if self.final_norm is not None:
-            self.final_norm.build(shape)
+        for layer in (*self.stack, self.final_norm):
+            if layer is not None:
+                layer.build(shape)
 
     def finish(self, x):
         """The last layer's output, normalised once more with pre-norm."""
@@ -172,17 +168,9 @@ class Stack(Layer):
 
 @keras.saving.register_keras_serializable("tfxformer")
 class EncoderLayer(StackLayer):
-    """Self-attention, then feed-forward, each in its residual connection.
+    """A `StackLayer` of self-attention, then feed-forward.
 
-    It takes the arguments of `StackLayer`.
-
-    Call arguments:
-        x: ``(batch, source, d_model)``.
-        mask: boolean padding mask ``(batch, source)``; without it the Keras mask
-            of x is used.
-
-    Returns:
-        ``(batch, source, d_model)``.
+    A call takes and returns what one of `GlobalSelfAttention` does.
 
     Example:
         >>> import numpy as np
@@ -191,52 +179,37 @@ class EncoderLayer(StackLayer):
         (1, 3, 16)
     """
 
-    def make_sublayers(self, attention, feed_forward, dtype):
-        self.self_attention = GlobalSelfAttention(
-            *attention, name="self_attention", dtype=dtype
-        )
-        self.ffn = FeedForward(*feed_forward, name="ffn", dtype=dtype)
+    def make_attention(self, *args, **of):
+        self.self_attention = GlobalSelfAttention(*args, name="self_attention", **of)
 
     def build(self, x_shape):
         self.self_attention.build(x_shape)
         self.ffn.build(x_shape)
 
     def call(self, x, mask=None):
-        x = self.self_attention(x, mask=mask)
-        return self.ffn(x)
+        return self.ffn(self.self_attention(x, mask=mask))
 
 
 @keras.saving.register_keras_serializable("tfxformer")
 class Encoder(Stack):
-    """Embedding, positions and a stack of encoder layers.
-
-    It takes the arguments of `Stack`.
+    """A `Stack` of encoder layers: token ids to hidden states.
 
     Call arguments:
         x: token ids ``(batch, source)``.
-        mask: boolean padding mask ``(batch, source)``; without it the Keras mask of
-            x is used, and without that, ``x != 0``.
+        mask: padding mask ``(batch, source)``; None for ``x != 0``.
 
     Returns:
         ``(batch, source, d_model)``, with the padding mask as its Keras mask.
 
     Example:
         >>> import numpy as np
-        >>> sizes = {"num_layers": 2, "d_model": 16, "num_heads": 2, "dff": 32}
-        >>> encoder = Encoder(vocab_size=100, **sizes)
-        >>> tuple(encoder(np.array([[7, 8, 0]])).shape)
-        (1, 3, 16)
+        >>> stack = Encoder(num_layers=2, d_model=8, num_heads=2, dff=32, vocab_size=99)
+        >>> tuple(stack(np.array([[7, 8, 0]])).shape)
+        (1, 3, 8)
     """
 
     kind_of_layer = EncoderLayer
-
-    @property
-    def enc_layers(self):
-        """The stack's `EncoderLayer`s, first to last."""
-        return self.stack
-
-    def build(self, x_shape):
-        self.build_stack(x_shape)
+    enc_layers = property(lambda self: self.stack)
 
     def call(self, x, mask=None):
         if mask is None:
@@ -252,16 +225,13 @@ class Encoder(Stack):
 
 @keras.saving.register_keras_serializable("tfxformer")
 class DecoderLayer(StackLayer):
-    """Causal self-attention, cross-attention, feed-forward.
-
-    It takes the arguments of `StackLayer`.
+    """A `StackLayer` of causal self-attention, cross-attention, feed-forward.
 
     Call arguments:
         x: ``(batch, target, d_model)``.
         context: the encoder's output, ``(batch, source, d_model)``.
-        x_mask: boolean padding mask ``(batch, target)``.
-        context_mask: boolean padding mask ``(batch, source)``. Where a mask is not
-            given, the Keras mask of its tensor is used.
+        x_mask: padding mask of x, ``(batch, target)``.
+        context_mask: padding mask of context, ``(batch, source)``.
         return_attention_scores: also return cross-attention's weights.
 
     Returns:
@@ -275,24 +245,16 @@ class DecoderLayer(StackLayer):
         ((1, 3, 16), (1, 2, 3, 5))
     """
 
-    def make_sublayers(self, attention, feed_forward, dtype):
-        self.causal_self_attention = CausalSelfAttention(
-            *attention, name="self_attention", dtype=dtype
-        )
-        self.cross_attention = CrossAttention(
-            *attention, name="cross_attention", dtype=dtype
-        )
-        self.ffn = FeedForward(*feed_forward, name="ffn", dtype=dtype)
+    last_attn_scores = property(lambda self: self.cross_attention.last_attn_scores)
 
-    @property
-    def last_attn_scores(self):
-        """The last cross-attention weights, ``(batch, heads, target, source)``."""
-        return self.cross_attention.last_attn_scores
+    def make_attention(self, *args, **of):
+        causal, cross = CausalSelfAttention, CrossAttention
+        self.causal_self_attention = causal(*args, name="self_attention", **of)
+        self.cross_attention = cross(*args, name="cross_attention", **of)
 
-    def build(self, x_shape, context_shape):
-        self.causal_self_attention.build(x_shape)
-        self.cross_attention.build(x_shape, context_shape)
-        self.ffn.build(x_shape)
+    def build(self, x_shape):
+        for layer in (self.causal_self_attention, self.cross_attention, self.ffn):
+            layer.build(x_shape)
 
     def call(
         self, x, context, x_mask=None, context_mask=None, return_attention_scores=False
@@ -304,27 +266,23 @@ class DecoderLayer(StackLayer):
         x = self.ffn(x)
         return (x, weights) if return_attention_scores else x
 
-    def step(self, x, position, source, source_mask_bias, cache, buffers):
+    def step(self, x, position, key_value, source_mask_bias, cache, buffers):
         """One more position of each hypothesis; see `Decoder.step`."""
         x, cache = self.causal_self_attention.step(x, position, cache, buffers)
         beams = cache[0].shape[1] // self.settings["num_heads"]
-        x, weights = self.cross_attention.step(x, source, source_mask_bias, beams)
+        x, weights = self.cross_attention.step(x, key_value, source_mask_bias, beams)
         return self.ffn(x), cache, weights
 
 
 @keras.saving.register_keras_serializable("tfxformer")
 class Decoder(Stack):
-    """Embedding, positions and a stack of decoder layers: hidden states, no logits yet.
-
-    It takes the arguments of `Stack`.
+    """A `Stack` of decoder layers: token ids to hidden states, no logits yet.
 
     Call arguments:
         x: token ids ``(batch, target)``.
         context: the encoder's output, ``(batch, source, d_model)``.
-        x_mask: boolean padding mask ``(batch, target)``; without it the Keras mask
-            of x is used, and without that, ``x != 0``.
-        context_mask: boolean padding mask ``(batch, source)``; without it the Keras
-            mask of context is used.
+        x_mask: padding mask ``(batch, target)``; None for ``x != 0``.
+        context_mask: padding mask of context, ``(batch, source)``.
         return_attention_scores: also return all layers' cross-attention weights.
 
     Returns:
@@ -334,27 +292,14 @@ class Decoder(Stack):
 
     Example:
         >>> import numpy as np
-        >>> sizes = {"num_layers": 2, "d_model": 16, "num_heads": 2, "dff": 32}
-        >>> decoder = Decoder(vocab_size=100, **sizes)
-        >>> context = np.ones((1, 5, 16), "float32")
-        >>> tuple(decoder(np.array([[2, 7, 8]]), context).shape)
-        (1, 3, 16)
+        >>> stack = Decoder(num_layers=2, d_model=8, num_heads=2, dff=32, vocab_size=99)
+        >>> tuple(stack(np.array([[2, 7, 8]]), np.ones((1, 5, 8), "float32")).shape)
+        (1, 3, 8)
     """
 
     kind_of_layer = DecoderLayer
-
-    @property
-    def dec_layers(self):
-        """The stack's `DecoderLayer`s, first to last."""
-        return self.stack
-
-    @property
-    def last_attn_scores(self):
-        """The last layer's last weights, ``(batch, heads, target, source)``."""
-        return self.stack[-1].last_attn_scores
-
-    def build(self, x_shape, context_shape):
-        self.build_stack(x_shape, context_shape)
+    dec_layers = property(lambda self: self.stack)
+    last_attn_scores = property(lambda self: self.stack[-1].last_attn_scores)
 
     def call(
         self, x, context, x_mask=None, context_mask=None, return_attention_scores=False
@@ -362,15 +307,10 @@ class Decoder(Stack):
         if x_mask is None:
             x_mask = padding_mask(x)
         x = self.dropout(self.pos_embedding(x, mask=x_mask))  # (batch, target, d_model)
+        masks = {"x_mask": x_mask, "context_mask": context_mask}
         attention = []
         for layer in self.stack:
-            x, weights = layer(
-                x,
-                context,
-                x_mask=x_mask,
-                context_mask=context_mask,
-                return_attention_scores=True,
-            )
+            x, weights = layer(x, context, **masks, return_attention_scores=True)
             attention.append(weights)
         x = self.finish(x)
         return (x, ops.stack(attention, axis=1)) if return_attention_scores else x
@@ -379,16 +319,14 @@ class Decoder(Stack):
         """`EncodedSource.key_value`, of the encoder's output."""
         return tuple(layer.cross_attention.mha.project(context) for layer in self.stack)
 
-    def step(self, tokens, position, source, source_mask_bias, cache, buffers):
-        """One more token of each hypothesis, as `Transformer.decode_step` takes it.
-
-        Here its `EncodedSource` comes as ``source`` and ``source_mask_bias``.
-        """
+    def step(self, tokens, position, encoded, cache, buffers):
+        """One more token of each hypothesis, as `Transformer.decode_step` takes it."""
         x = self.pos_embedding.step(tokens, position)  # (batch * beams, d_model)
+        layers = zip(self.stack, encoded.key_value, cache, strict=True)
         caches, attention = [], []
-        for layer, key_value, past in zip(self.stack, source, cache, strict=True):
+        for layer, key_value, past in layers:
             x, past, weights = layer.step(
-                x, position, key_value, source_mask_bias, past, buffers
+                x, position, key_value, encoded.mask_bias, past, buffers
             )
             caches.append(past)
             attention.append(weights)  # (batch, heads, beams, source)
