@@ -89,7 +89,7 @@ def stack_weights(stack):
         weights["positions"] = np.zeros((99, 1))
     elif embedding.learned_positions:
         weights |= read(embedding, positions="positions")
-    if stack.final_norm is not None:
+    if stack.final_norm.weights:
         weights["final_norm"] = norm_weights(stack.final_norm)
     return weights
 

@@ -246,7 +246,10 @@ class Transformer(keras.Model):
         mask = padding_mask(source)
         context = self.encoder(source, mask=mask, training=False)
         return EncodedSource(
-            self.decoder.project_source(context),
+            tuple(
+                layer.cross_attention.mha.project(context)
+                for layer in self.decoder.dec_layers
+            ),
             mask_bias(mask, self.compute_dtype)[:, None, None, :],
         )
 

@@ -72,7 +72,7 @@ def _set_stack(spec, embeddings, stack):
         length = max(embedding.max_length, POSITIONS)
         positions = positional_encoding(length, embedding.d_model)
     spec.position_encodings.encodings = _array(positions)
-    if stack.final_norm is not None:
+    if stack.final_norm.weights:
         _set_norm(spec.layer_norm, stack.final_norm)
 
 

@@ -1,7 +1,6 @@
 """The Transformer's parts as Keras layers, in the order of the paper's Figure 1.
 
-A padding mask is boolean, True where there is a token. Where a call gets none, a layer
-uses the Keras mask of its tensor.
+A call without a padding mask uses the Keras mask of its tensor.
 """
 
 from tfxformer.layers.attention import (

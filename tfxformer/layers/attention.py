@@ -218,12 +218,8 @@ class CausalSelfAttention(BaseAttention):
         return self.add_and_norm(x, y, mask=mask)
 
     def step(self, x, position, cache, buffers):
-        """The newest position of each hypothesis looks at all its positions.
-
-        It takes x, ``(batch * beams, d_model)``, and this layer's part of the cache
-        (see `Transformer.decode_step`), and returns both for the next layer and step.
-        """
-        y, mha = self.add_and_norm.before(x), self.mha
+        """A call for one more position of each hypothesis: x and cache to the next."""
+        y, mha = self.add_and_norm.before(x), self.mha  # (batch * beams, d_model)
         # Each hypothesis has positions of its own: its heads are beside the others'.
         shape = (-1, cache[0].shape[1], 1, mha.key_dim)
         query, *new = (
@@ -274,14 +270,9 @@ class CrossAttention(BaseAttention):
         return (x, weights) if return_attention_scores else x
 
     def step(self, x, key_value, bias, beams):
-        """The newest position of each hypothesis looks at the source.
-
-        It takes x, ``(batch * beams, d_model)``, and of the source what ``mha.project``
-        made of it and the `mask_bias` of its padding. It returns a tensor like x, and
-        the weights ``(batch, heads, beams, source)``.
-        """
-        y, mha = self.add_and_norm.before(x), self.mha
+        """A call for one more position of each hypothesis: the next x and weights."""
+        y, mha = self.add_and_norm.before(x), self.mha  # (batch * beams, d_model)
         # The hypotheses of a sentence share its source: they are its queries.
-        query = mha.split(mha.query_dense(y), beams)
+        query = mha.split(mha.query_dense(y), beams)  # (batch, heads, beams, key_dim)
         y, weights = mha.attend(query, *key_value, bias=bias)
         return self.add_and_norm(x, y), weights

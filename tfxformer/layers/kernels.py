@@ -1,4 +1,4 @@
-"""The few operations for which `keras.ops` is too slow, in TensorFlow's own spelling."""
+"""Operations that are faster in TensorFlow's own spelling than in `keras.ops`."""
 
 import keras
 from keras import ops
@@ -63,19 +63,12 @@ def shrinking_while_loop(unfinished, step, state):
     return tf.while_loop(unfinished, step, state, shape_invariants=shapes)
 
 
-@keras.saving.register_keras_serializable("tfxformer")
 class Projection(keras.layers.Dense):
     """``activation(x W + b)``, as one matrix product over all positions of the batch.
 
-    It is Keras's `Dense`, whose arguments it takes. Where lengths are unknown, `Dense`
-    makes some twenty small ops of a three-dimensional input (``tensordot``), which
-    cost 8% of a training step.
-
-    Call arguments:
-        x: ``(batch, length, depth)``, with at least one position, or ``(rows, depth)``.
-
-    Returns:
-        ``(batch, length, units)``, or ``(rows, units)``.
+    It is Keras's `Dense` for ``(batch, length, depth)``, with at least one position, or
+    ``(rows, depth)``. Where lengths are unknown, `Dense` makes some twenty small ops
+    (``tensordot``), which cost 8% of a training step.
 
     Example:
         >>> import numpy as np
@@ -85,15 +78,12 @@ class Projection(keras.layers.Dense):
 
     def call(self, x):
         y = x if len(x.shape) == 2 else ops.reshape(x, (-1, x.shape[-1]))
-        y = add_bias(ops.matmul(y, self.kernel), self.bias)
-        if self.activation is not None:
-            y = self.activation(y)
+        y = self.activation(add_bias(ops.matmul(y, self.kernel), self.bias))
         if len(x.shape) == 2:
             return y
         return ops.reshape(y, (-1, ops.shape(x)[1], self.units))
 
 
-@keras.saving.register_keras_serializable("tfxformer")
 class LayerNorm(keras.layers.LayerNormalization):
     """Layer normalisation over the last axis (Ba et al. 2016), faster in training.
 

@@ -14,16 +14,7 @@ EPSILON = 1e-6  # added to the variance
 
 
 def settings(arguments):
-    """A constructor's ``locals()`` as a config: its sizes become Python integers.
-
-    Raises:
-        TypeError: for a size that is no integer, such as a float or a string.
-
-    Example:
-        >>> import numpy as np
-        >>> settings({"d_model": np.int32(512), "norm": "pre"})
-        {'d_model': 512, 'norm': 'pre'}
-    """
+    """A constructor's ``locals()`` as a config: its sizes become Python integers."""
     found = {name: x for name, x in arguments.items() if name not in NO_SETTINGS}
     for name in SIZES & found.keys():
         if found[name] is not None:

@@ -1,8 +1,4 @@
-"""Encoder and decoder: sublayers become layers, and layers stacks (Figure 1).
-
-The encoder reads the source, all positions at once. The decoder writes the target, each
-position seeing those before it.
-"""
+"""Encoder and decoder: sublayers become layers, and layers stacks (Figure 1)."""
 
 import keras
 from keras import ops
@@ -95,9 +91,8 @@ class StackLayer(Layer):
     ):
         super().__init__(locals(), **kwargs)
         if d_model % num_heads:
-            raise ValueError(
-                f"d_model={d_model} is not a multiple of num_heads={num_heads}"
-            )
+            problem = f"d_model={d_model} is not a multiple of num_heads={num_heads}"
+            raise ValueError(problem)
         key_dim = d_model // num_heads  # section 3.2.2
         of = {"dtype": self.dtype_policy}
         attention = (num_heads, key_dim, dropout_rate, norm, attention_dropout)
@@ -111,13 +106,13 @@ class Stack(Layer):
 
     Args:
         num_layers: number of layers.
-        d_model, num_heads, dff: as each `StackLayer` takes them.
+        d_model, num_heads, dff, attention_dropout, activation_dropout: as each
+            `StackLayer` takes them.
         vocab_size: number of token ids; id 0 is padding.
         dropout_rate: dropout of embeddings, weights and sublayer outputs.
         norm: "post" (the paper's) or "pre", which adds one norm after the stack.
         max_length, learned_positions, use_positions, embedding: as
             `PositionalEmbedding` takes them.
-        attention_dropout, activation_dropout: as each `StackLayer` takes them.
     """
 
     def __init__(
@@ -150,7 +145,7 @@ class Stack(Layer):
             self.kind_of_layer(*sizes, *rates, name=f"layer_{i}", **of)
             for i in range(num_layers)
         ]
-        self.final_norm = None
+        self.final_norm = keras.layers.Identity(**of)
         if norm == "pre":
             self.final_norm = LayerNorm(epsilon=EPSILON, name="final_norm", **of)
 
@@ -158,12 +153,7 @@ class Stack(Layer):
         self.pos_embedding.build(x_shape)
         shape = (*x_shape, self.settings["d_model"])
         for layer in (*self.stack, self.final_norm):
-            if layer is not None:
-                layer.build(shape)
-
-    def finish(self, x):
-        """The last layer's output, normalised once more with pre-norm."""
-        return x if self.final_norm is None else self.final_norm(x)
+            layer.build(shape)
 
 
 @keras.saving.register_keras_serializable("tfxformer")
@@ -217,7 +207,7 @@ class Encoder(Stack):
         x = self.dropout(self.pos_embedding(x, mask=mask))  # (batch, source, d_model)
         for layer in self.stack:
             x = layer(x, mask=mask)
-        return self.finish(x)
+        return self.final_norm(x)
 
     def compute_mask(self, x, previous_mask=None):
         return padding_mask(x) if previous_mask is None else previous_mask
@@ -228,11 +218,8 @@ class DecoderLayer(StackLayer):
     """A `StackLayer` of causal self-attention, cross-attention, feed-forward.
 
     Call arguments:
-        x: ``(batch, target, d_model)``.
-        context: the encoder's output, ``(batch, source, d_model)``.
         x_mask: padding mask of x, ``(batch, target)``.
-        context_mask: padding mask of context, ``(batch, source)``.
-        return_attention_scores: also return cross-attention's weights.
+        x, context, context_mask, return_attention_scores: as for `CrossAttention`.
 
     Returns:
         What `CrossAttention` returns; ``last_attn_scores`` is its own.
@@ -266,13 +253,6 @@ class DecoderLayer(StackLayer):
         x = self.ffn(x)
         return (x, weights) if return_attention_scores else x
 
-    def step(self, x, position, key_value, source_mask_bias, cache, buffers):
-        """One more position of each hypothesis; see `Decoder.step`."""
-        x, cache = self.causal_self_attention.step(x, position, cache, buffers)
-        beams = cache[0].shape[1] // self.settings["num_heads"]
-        x, weights = self.cross_attention.step(x, key_value, source_mask_bias, beams)
-        return self.ffn(x), cache, weights
-
 
 @keras.saving.register_keras_serializable("tfxformer")
 class Decoder(Stack):
@@ -280,15 +260,13 @@ class Decoder(Stack):
 
     Call arguments:
         x: token ids ``(batch, target)``.
-        context: the encoder's output, ``(batch, source, d_model)``.
         x_mask: padding mask ``(batch, target)``; None for ``x != 0``.
-        context_mask: padding mask of context, ``(batch, source)``.
-        return_attention_scores: also return all layers' cross-attention weights.
+        context, context_mask, return_attention_scores: as for `CrossAttention`.
 
     Returns:
-        ``(batch, target, d_model)``, and with ``return_attention_scores`` the
-        weights ``(batch, layers, heads, target, source)``. ``last_attn_scores``
-        then holds the last layer's (see `CrossAttention`).
+        ``(batch, target, d_model)``, and with ``return_attention_scores`` the weights
+        ``(batch, layers, heads, target, source)``. ``last_attn_scores`` is the last
+        layer's (see `CrossAttention`).
 
     Example:
         >>> import numpy as np
@@ -312,23 +290,21 @@ class Decoder(Stack):
         for layer in self.stack:
             x, weights = layer(x, context, **masks, return_attention_scores=True)
             attention.append(weights)
-        x = self.finish(x)
+        x = self.final_norm(x)
         return (x, ops.stack(attention, axis=1)) if return_attention_scores else x
-
-    def project_source(self, context):
-        """`EncodedSource.key_value`, of the encoder's output."""
-        return tuple(layer.cross_attention.mha.project(context) for layer in self.stack)
 
     def step(self, tokens, position, encoded, cache, buffers):
         """One more token of each hypothesis, as `Transformer.decode_step` takes it."""
         x = self.pos_embedding.step(tokens, position)  # (batch * beams, d_model)
-        layers = zip(self.stack, encoded.key_value, cache, strict=True)
-        caches, attention = [], []
-        for layer, key_value, past in layers:
-            x, past, weights = layer.step(
-                x, position, key_value, encoded.mask_bias, past, buffers
-            )
-            caches.append(past)
+        beams = cache[0][0].shape[1] // self.settings["num_heads"]
+        written, attention = [], []
+        for layer, source, past in zip(
+            self.stack, encoded.key_value, cache, strict=True
+        ):
+            x, past = layer.causal_self_attention.step(x, position, past, buffers)
+            x, weights = layer.cross_attention.step(x, source, encoded.mask_bias, beams)
+            x = layer.ffn(x)
+            written.append(past)
             attention.append(weights)  # (batch, heads, beams, source)
         attention = ops.transpose(ops.concatenate(attention, axis=1), (0, 2, 1, 3))
-        return self.finish(x), tuple(caches), attention
+        return self.final_norm(x), tuple(written), attention
