@@ -19,7 +19,6 @@ VARIANTS = [
     {"norm": "post"},
     {"norm": "pre", "learned_positions": True},
     {"norm": "pre", "tie_embeddings": True},
-    {"norm": "post", "use_positions": False},
 ]
 
 

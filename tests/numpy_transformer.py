@@ -17,9 +17,6 @@ PADDING = 0
 EPSILON = 1e-6  # of layer normalisation; the paper names none
 
 
-# --- Attention (3.2) ----------------------------------------------------------------
-
-
 def softmax(scores, mask=None):
     """exp(s_j) / sum_j exp(s_j) over the last axis, among visible positions only."""
     scores = np.asarray(scores, np.float64)  # (..., source)
@@ -57,9 +54,6 @@ def multi_head_attention(x_q, x_kv, weights, num_heads, mask=None):
     return concatenated @ weights["output_kernel"] + weights["output_bias"], scores
 
 
-# --- The other parts of a layer (3.1, 3.3, 3.5) -------------------------------------
-
-
 def layer_norm(x, gamma, beta):
     """(x - mean) / sqrt(variance + epsilon) * gamma + beta (Ba et al. 2016)."""
     x = np.asarray(x, np.float64)  # (..., d_model)
@@ -93,9 +87,6 @@ def embed(ids, weights):
     return table[np.asarray(ids)] * np.sqrt(d_model) + positions
 
 
-# --- Masks (3.2.3) ------------------------------------------------------------------
-
-
 def key_mask(is_token):
     """No query may look at a key that is padding; (batch, 1, 1, source)."""
     return np.asarray(is_token, bool)[:, np.newaxis, np.newaxis, :]
@@ -105,9 +96,6 @@ def causal_mask(length):
     """Query i may look at keys 0 to i; (1, 1, target, target)."""
     position = np.arange(length)
     return (position[np.newaxis, :] <= position[:, np.newaxis])[np.newaxis, np.newaxis]
-
-
-# --- Layers (3.1) -------------------------------------------------------------------
 
 
 def residual(x, sublayer, norm_weights, norm):
@@ -160,9 +148,6 @@ def decoder_layer(x, context, weights, num_heads, self_mask, cross_mask, norm="p
     return residual(x, network, weights["feed_forward_norm"], norm), cross_weights
 
 
-# --- Stacks and the whole model (3.1, 3.4) ------------------------------------------
-
-
 def final_norm(x, weights, norm):
     """Pre-norm leaves the sum of its residuals unnormalised: once, at the end."""
     return layer_norm(x, **weights["final_norm"]) if norm == "pre" else x
@@ -209,9 +194,6 @@ def transformer(source, target, weights, num_heads, norm="post"):
         target, context, weights["decoder"], num_heads, None, is_token, norm
     )
     return output(x, weights), attention
-
-
-# --- Loss, metrics and schedule (5.3, 5.4) ------------------------------------------
 
 
 def log_softmax(logits):

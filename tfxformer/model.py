@@ -11,12 +11,8 @@ from tfxformer.layers.masking import mask_bias
 from tfxformer.layers.residual import settings
 
 # Settings that the encoder and the decoder do not share.
-OWN_SETTINGS = {
-    "input_vocab_size",
-    "target_vocab_size",
-    "tie_embeddings",
-    "num_decoder_layers",
-}
+OWN_SETTINGS = {"input_vocab_size", "target_vocab_size"}
+OWN_SETTINGS |= {"tie_embeddings", "num_decoder_layers"}
 
 
 class EncodedSource(NamedTuple):
@@ -122,13 +118,11 @@ class Transformer(keras.Model):
         if num_decoder_layers is not None:
             stack["num_layers"] = num_decoder_layers
         self.decoder = Decoder(vocab_size=target_vocab_size, name="decoder", **stack)
-        self.final_layer = (
-            None
-            if tie_embeddings
-            else keras.layers.Dense(
+        self.final_layer = None
+        if not tie_embeddings:
+            self.final_layer = keras.layers.Dense(
                 self.target_vocab_size, name="final_layer", dtype=self.dtype_policy
             )
-        )
 
     def build(self, input_shape=None):
         source_shape, target_shape = input_shape or ((None, None), (None, None))
@@ -147,9 +141,9 @@ class Transformer(keras.Model):
         """What the logits are made of: the decoder's output.
 
         Args:
-            inputs: as a call takes them; so are the masks.
-            source_mask: boolean ``(batch, source)``.
-            target_mask: boolean ``(batch, target)``.
+            inputs: as a call takes them.
+            source_mask: as a call takes it.
+            target_mask: as a call takes it.
             training: whether dropout drops.
 
         Returns:
@@ -158,7 +152,7 @@ class Transformer(keras.Model):
         return self._decode(inputs, source_mask, target_mask, training)[0]
 
     def attention(self, inputs):
-        """Cross-attention's weights over given targets, without a gradient's dropout.
+        """Cross-attention's weights over given targets, without dropout.
 
         Args:
             inputs: as a call takes them.
@@ -185,12 +179,7 @@ class Transformer(keras.Model):
         )
 
     def compute_mask(self, inputs, previous_mask=None):
-        """None: the logits carry no mask; the loss masks by the labels.
-
-        Args:
-            inputs: as a call takes them.
-            previous_mask: theirs.
-        """
+        # The logits carry no mask: the loss masks by the labels.
         return None
 
     def project(self, x, output_weights=None):
@@ -220,9 +209,9 @@ class Transformer(keras.Model):
         Returns:
             ``(vocab, d_model)``, and the bias ``(vocab,)`` or None.
         """
-        if self.final_layer is not None:
-            return ops.transpose(self.final_layer.kernel), self.final_layer.bias
-        return self.decoder.pos_embedding.embedding.embeddings, None
+        if self.final_layer is None:
+            return self.decoder.pos_embedding.embedding.embeddings, None
+        return ops.transpose(self.final_layer.kernel), self.final_layer.bias
 
     def output_weights(self):
         """The output projection, a column a token.
@@ -230,9 +219,9 @@ class Transformer(keras.Model):
         Returns:
             ``(d_model, vocab)``, and the bias ``(vocab,)`` or None.
         """
-        if self.final_layer is not None:
-            return self.final_layer.kernel, self.final_layer.bias
-        return ops.transpose(self.output_embeddings()[0]), None
+        if self.final_layer is None:
+            return ops.transpose(self.output_embeddings()[0]), None
+        return self.final_layer.kernel, self.final_layer.bias
 
     def encode(self, source):
         """The encoder, and what each decoder layer reads of it, once for all steps.
@@ -245,11 +234,9 @@ class Transformer(keras.Model):
         """
         mask = padding_mask(source)
         context = self.encoder(source, mask=mask, training=False)
+        attentions = (layer.cross_attention.mha for layer in self.decoder.dec_layers)
         return EncodedSource(
-            tuple(
-                layer.cross_attention.mha.project(context)
-                for layer in self.decoder.dec_layers
-            ),
+            tuple(mha.project(context) for mha in attentions),
             mask_bias(mask, self.compute_dtype)[:, None, None, :],
         )
 

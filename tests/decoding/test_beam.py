@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 from decoding_oracle import (
-    SPECIAL,
     beam_search,
     best,
     decode_with,
@@ -15,7 +14,6 @@ from decoding_oracle import (
 from numpy.testing import assert_allclose
 
 from tfxformer.decoding import DecodingOptions
-from tfxformer.decoding.beam import ranking
 from tfxformer.decoding.options import NEVER
 from tfxformer.tokenizer import END_ID
 
@@ -99,17 +97,6 @@ def test_narrow_beams_agree_with_the_textbooks(variant, case):
         assert not decoded.ids[row, count:].any()
 
 
-def test_best_first_and_no_translation_twice():
-    decoded = decode_with(
-        small_model(1), SENTENCES, beam_size=5, n_best=5, max_length=6
-    )
-    for sentence, ids, ranks in zip(SENTENCES, decoded.ids, decoded.rank, strict=True):
-        assert (np.diff(ranks) <= 0).all()
-        if len(sentence) > 1:
-            assert len(set(map(written, ids))) == 5
-    assert not np.isin(decoded.ids, SPECIAL[1:]).any()
-
-
 def test_the_search_ends_when_nothing_better_can_come():
     """With the end all but sure, one step finds the best; others take some more."""
     certain = small_model(0, end_bias=30.0)
@@ -117,14 +104,3 @@ def test_the_search_ends_when_nothing_better_can_come():
     assert one.ids.tolist() == [[[END_ID]]]
     four = decode_with(certain, [[4, 5, 3]], beam_size=3, n_best=3)
     assert four.ids.shape[-1] < 16  # the limit
-
-
-@pytest.mark.parametrize("alpha", [None, 0.0, 0.6, 1.0])
-def test_ranking_is_the_formula(alpha):
-    options = DecodingOptions(beam_size=2, length_penalty=alpha)
-    for total, length in ((-0.5, 1), (-7.25, 12), (-50.0, 60)):
-        expected = total / length
-        if alpha is not None:
-            expected = total / ((5 + length) ** alpha / 6**alpha)
-        actual = ranking(np.float32(total), np.float32(length), options)
-        assert_allclose(actual, expected, rtol=1e-5)

@@ -72,20 +72,7 @@ def test_sentences_that_have_ended_leave_the_batch():
     assert_array_equal(ids, expected([1, 5, 1, 2, 1, 3, 2, 1], 50))
 
 
-def test_fixed_buffers_stop_where_they_are_full():
-    ids, _ = count_up_to(FixedBuffers(2), [5, 1])
-    assert_array_equal(ids, [[50, 51], [10, 0]])
-
-
 def test_a_batch_of_constants():
     """Shape inference evaluates what is made of them, and the shapes still grow."""
     graph = tf.function(lambda: in_a_graph.python_function(tf.constant([2, 3])))
     assert_array_equal(graph()[0], expected([2, 3], 3))
-
-
-def test_what_is_not_written_yet_is_hidden():
-    assert GrowingBuffers(np.int32(4)).unwritten_bias(1, "float32") is None
-    for dtype in ("float32", "float16"):
-        bias = np.asarray(FixedBuffers(4).unwritten_bias(1, dtype))
-        assert_array_equal(bias < -1e4, [0, 0, 1, 1])
-        assert np.isfinite(bias).all()

@@ -11,7 +11,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from tfxformer import Transformer
 from tfxformer.decoding import DecodingOptions
-from tfxformer.decoding.beam import _reorder
 from tfxformer.decoding.kv_cache import FixedBuffers, GrowingBuffers
 from tfxformer.decoding.options import NEVER
 from tfxformer.decoding.step import DecoderStep, next_token
@@ -68,26 +67,6 @@ def test_steps_are_the_full_forward_pass(variant, fixed):
     assert expected.std() > 0.3
 
 
-@pytest.mark.parametrize("fixed", [False, True], ids=["growing", "fixed"])
-def test_hypotheses_continue_others(fixed):
-    """After each step every hypothesis continues one of its sentence, chosen freely."""
-    model, rng = oracle.tiny_transformer(max_length=12), np.random.default_rng(1)
-    step, encoded = steps_of(model, 4, fixed), model.encode(SOURCE)
-    cache, target = step.empty_cache(3), np.zeros((3, 4, 0), int)
-    for position in range(3):
-        token = rng.integers(4, oracle.TARGET_VOCAB, (3, 4))
-        target = np.concatenate([target, token[..., None]], axis=-1)
-        x, cache, _ = model.decode_step(
-            token.reshape(-1), position, encoded, cache, step.buffers
-        )
-        rows = target.reshape(12, position + 1)
-        expected = model((SOURCE.repeat(4, axis=0), rows))[:, -1]
-        assert_allclose(model.project(x), expected, atol=2e-5)
-        parent = rng.integers(0, 4, (3, 4)).astype("int32")
-        cache = _reorder(cache, parent)
-        target = np.take_along_axis(target, parent[..., None], axis=1)
-
-
 @pytest.mark.parametrize("dtype", ["float16", "mixed_bfloat16", "float64"])
 def test_other_precisions(dtype):
     model = oracle.tiny_transformer(max_length=12, dtype=dtype)
@@ -110,8 +89,6 @@ def test_weights_saved_by_name_and_order_fit():
     assert names == [weight.path.split("/", 1)[1] for weight in model.weights]
     model.set_weights([saved[name] for name in sorted(saved.files)])
 
-
-# --- What may be written next, and with which probability ---------------------------
 
 VOCAB, ROWS = 8, 6
 RNG = np.random.default_rng(0)
@@ -151,19 +128,14 @@ def repeated(ids, n):
     return answer
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 5])
-@pytest.mark.parametrize("position", [0, 1, 3, 12])
+@pytest.mark.parametrize("n", [1, 2, 5])
+@pytest.mark.parametrize("position", [0, 3, 12])
 def test_no_ngram_is_written_twice(n, position):
     for letters, places in ((1, 0), (2, 4), (3, 0)):
         ids = RNG.integers(4, 4 + letters, (ROWS, position)).astype("int32")
         expected = without() & ~repeated(ids, n)
         ids = np.pad(ids, [(0, 0), (0, places)])  # places that are not written yet
         check(expected, position, ids, no_repeat_ngram=n)
-
-
-def test_a_token_that_came_often_does_not_overflow():
-    ids = np.full((ROWS, 2000), 5, "int32")
-    check(without(5), 2000, ids, no_repeat_ngram=1)
 
 
 def test_where_all_is_repeated_the_translation_ends():

@@ -1,4 +1,4 @@
-"""Positions and normalisation; the layers made of them are in `test_model`."""
+"""The parts of a layer against NumPy and Keras, and what masks promise."""
 
 import keras
 import numpy as np
@@ -8,19 +8,101 @@ import pytest
 import tensorflow as tf
 from numpy.testing import assert_allclose, assert_array_equal
 
-from tfxformer import PositionalEmbedding, positional_encoding
+from tfxformer import (
+    CausalSelfAttention,
+    CrossAttention,
+    GlobalSelfAttention,
+    MultiHeadAttention,
+    PositionalEmbedding,
+    positional_encoding,
+)
+from tfxformer.layers import scaled_dot_product_attention
 from tfxformer.layers.kernels import LayerNorm
 
+# What Keras says where a layer loses a mask.
+pytestmark = pytest.mark.filterwarnings("error:.*destroy the mask information")
+
 RNG = np.random.default_rng(0)
+HEADS, KEY_DIM = 3, 5  # their product is not d_model
+X = RNG.normal(size=(2, 4, 16)).astype("float32")
+CONTEXT = RNG.normal(size=(2, 6, 16)).astype("float32")
 IDS = np.array([[7, 8, 3, 0, 0], [9, 4, 5, 6, 3]])
-X = RNG.normal(size=(2, 3, 16)).astype("float32")
+norms = pytest.mark.parametrize("norm", ["post", "pre"])
 
 
-def close(actual, expected):
-    assert_allclose(actual, expected, rtol=1e-5, atol=1e-5)
+def make(kind, **options):
+    layer = kind(num_heads=HEADS, key_dim=KEY_DIM, **options)
+    layer.build((None, None, 16))
+    return oracle.randomise(layer)
 
 
-# --- Positions ----------------------------------------------------------------------
+@pytest.mark.parametrize("target", [2, 20], ids=["few rows", "many rows"])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_attention_agrees_with_numpy(dtype, target):
+    """Rows sum to 1, what is masked is exactly 0, and so is a row without a token."""
+    shapes = (2, HEADS, target, 4), (2, HEADS, 7, 4), (2, HEADS, 7, 4)
+    tensors = [RNG.normal(0, 3, shape).astype("float32") for shape in shapes]
+    mask = RNG.random((2, HEADS, target, 7)) < 0.5
+    mask[0, 0, 0] = False
+    tolerance = 1e-5 if dtype == "float32" else 0.1
+    for some_mask in (mask, None):
+        actual = scaled_dot_product_attention(
+            *(tf.cast(x, dtype) for x in tensors), some_mask
+        )
+        assert actual[0].dtype == actual[1].dtype == dtype
+        output, weights = (tf.cast(x, "float32").numpy() for x in actual)
+        expected = numpy_version.attention(*tensors, some_mask)
+        assert_allclose(output, expected[0], atol=tolerance)
+        assert_allclose(weights, expected[1], atol=tolerance)
+        visible = np.ones_like(mask) if some_mask is None else some_mask
+        assert (weights[~visible] == 0).all()
+
+
+def masked_keras_tensor():
+    """Embeddings with a Keras mask, and the same numbers without one."""
+    layer = PositionalEmbedding(20, 16)
+    layer.build((None, None))
+    x = oracle.randomise(layer)(IDS)
+    assert_array_equal(x._keras_mask, IDS != 0)
+    return x, np.asarray(x)
+
+
+@norms
+@pytest.mark.parametrize("kind", [GlobalSelfAttention, CausalSelfAttention])
+def test_keras_mask_of_self_attention(kind, norm):
+    layer, (x, plain) = make(kind, norm=norm), masked_keras_tensor()
+    output = layer(x)
+    assert_array_equal(output, layer(plain, mask=IDS != 0))
+    assert_array_equal(output._keras_mask, IDS != 0)
+    everything = np.ones(IDS.shape, bool)  # explicit masks win
+    assert_array_equal(layer(x, mask=everything), layer(plain, mask=everything))
+
+
+def test_keras_mask_of_cross_attention():
+    layer, (context, plain) = make(CrossAttention), masked_keras_tensor()
+    output = layer(x=X, context=context)
+    assert (layer.last_attn_scores.numpy()[0, :, :, 3:] == 0).all()
+    assert_array_equal(output, layer(X, plain, context_mask=IDS != 0))
+    # The output's positions are those of x: the source's mask is not its own.
+    assert_array_equal(layer(context, X)._keras_mask, IDS != 0)
+
+
+def test_multi_head_attention_honours_the_keras_mask_of_its_keys():
+    layer, (context, plain) = make(MultiHeadAttention), masked_keras_tensor()
+    expected = layer(X, plain, mask=(IDS != 0)[:, None, None, :])
+    assert_allclose(layer(X, context), expected, atol=1e-6)
+
+
+def test_scores_are_kept_from_calls_that_are_not_traced():
+    layer = make(CrossAttention, dropout=0.5)
+    assert layer.last_attn_scores is None
+    layer(X, CONTEXT, training=True)
+    kept = layer.last_attn_scores.numpy()
+    # What is shown is the attention, not what dropout left of it.
+    assert_allclose(kept.sum(-1), 1, rtol=1e-5)
+    tf.function(lambda: layer(X, CONTEXT[:, :2]))()
+    layer(keras.Input((None, 16)), keras.Input((None, 16)))
+    assert_array_equal(layer.last_attn_scores.numpy(), kept)
 
 
 @pytest.mark.parametrize(("length", "depth"), [(0, 4), (1, 1), (300, 65), (2048, 16)])
@@ -34,31 +116,6 @@ def test_encoding_agrees_with_numpy(length, depth):
         np.asarray(positional_encoding(length + 1, depth))[-1],
         atol=1e-6,
     )
-
-
-def test_a_shift_is_linear():
-    """One matrix, the same for all positions, turns PE(pos) into PE(pos + k)."""
-    encoding = np.asarray(positional_encoding(300, 16), "float64")
-    matrix, *_ = np.linalg.lstsq(encoding[:-7], encoding[7:], rcond=None)
-    assert_allclose(encoding[:-7] @ matrix, encoding[7:], atol=1e-5)
-
-
-@pytest.mark.parametrize("learned", [False, True])
-def test_positional_embedding(learned):
-    layer = PositionalEmbedding(20, 16, max_length=5, learned_positions=learned)
-    layer.build((None, None))
-    oracle.randomise(layer)
-    weights = {"embedding": np.asarray(layer.embedding.embeddings)}
-    if learned:
-        weights["positions"] = np.asarray(layer.positions)
-    expected = numpy_version.embed(IDS, weights)
-    output = layer(IDS)
-    close(output, expected)
-    assert_array_equal(output._keras_mask, IDS != 0)
-    close(layer.step(IDS[:, 3], 3), expected[:, 3])
-
-
-# --- Normalisation, and what is around every sublayer -------------------------------
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

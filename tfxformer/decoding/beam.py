@@ -14,38 +14,24 @@ class BeamState(NamedTuple):
     """What the loop carries; each field leads with the sentences.
 
     The next step continues ``beam_size`` hypotheses. As many that have ended are
-    kept as ``found``, best first.
-
-    Attributes:
-        greedy: boolean ``(sentences,)``, whether hypothesis 0 is still the one that
-            greedy search writes.
-        token: int32 ``(sentences, beams)``, the newest token of each hypothesis.
-        ids: int32 ``(sentences, beams, positions)``, all its tokens.
-        total: float32 ``(sentences, beams)``, the sum of their log-probabilities;
-            `NEVER` for a place that is empty.
-        coverage: float32 ``(sentences, beams, source)``, the attention that each
-            source token has had; or ().
-        cache: the KV cache.
-        found_ids: int32 ``(sentences, beams, positions)``, padded.
-        found_rank: float32 ``(sentences, beams)``; `NEVER` for an empty place.
-        found_score: float32 ``(sentences, beams)``, mean log-probability per token.
-        going: boolean ``(sentences,)``, False once a sentence's search has ended.
+    kept as ``found``, best first. `NEVER` marks an empty place.
     """
 
-    greedy: object
-    token: object
-    ids: object
-    total: object
+    greedy: object  # boolean (sentences,), whether hypothesis 0 is still greedy's
+    token: object  # int32 (sentences, beams), the newest token of each hypothesis
+    ids: object  # int32 (sentences, beams, positions), all its tokens
+    total: object  # float32 (sentences, beams), the sum of their log-probabilities
+    # float32 (sentences, beams, source), the attention that each token had; or ()
     coverage: object
-    cache: object
-    found_ids: object
-    found_rank: object
-    found_score: object
-    going: object
+    cache: object  # the KV cache
+    found_ids: object  # int32 (sentences, beams, positions), padded
+    found_rank: object  # float32 (sentences, beams)
+    found_score: object  # float32 (sentences, beams), mean log-probability a token
+    going: object  # boolean (sentences,), False once a sentence's search has ended
 
 
 def beam_search(sources, step, options):
-    """Keeps the ``beam_size`` likeliest hypotheses of each sentence side by side.
+    """A `Search` like greedy's that keeps ``beam_size`` hypotheses of each sentence.
 
     Each step continues every hypothesis by every token. Of the ``beam_size``
     likeliest continuations, those that end are found; the likeliest that do not end
@@ -53,8 +39,6 @@ def beam_search(sources, step, options):
     best translation never ranks below greedy's. A sentence's search ends when no
     unfinished hypothesis can still rank among the ``n_best`` (the bound of
     Tensor2Tensor), or at the sentence's limit, where unfinished ones count as found.
-
-    It takes and returns what `greedy_search` does.
     """
     beams = options.beam_size
     sentences = ops.shape(sources.limit)[0]
@@ -142,9 +126,8 @@ def beam_search(sources, step, options):
         return ops.logical_and(state.going, ops.logical_not(done))
 
     def results(state):
-        n = options.n_best
         found = state.found_ids, state.found_score, state.found_rank
-        return tuple(x[:, :n] for x in found)
+        return tuple(x[:, : options.n_best] for x in found)
 
     # At first the hypotheses are one: only one of them may go on.
     first = ops.cast(ops.arange(beams) > 0, "float32")[None] * NEVER

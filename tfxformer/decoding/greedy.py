@@ -13,35 +13,21 @@ from tfxformer.tokenizer import END_ID, PAD_ID, START_ID
 
 
 class GreedyState(NamedTuple):
-    """What the loop carries; each field leads with the sentences.
+    """What the loop carries; each field leads with the sentences."""
 
-    Attributes:
-        token: int32 ``(sentences, samples)``, the newest token.
-        ids: int32 ``(sentences, samples, positions)``, what has been written.
-        total: float32 ``(sentences, samples)``, the sum of its log-probabilities.
-        written: int32 ``(sentences, samples)``, how many tokens that is.
-        going: boolean ``(sentences, samples)``, False once one has ended.
-        cache: the KV cache.
-    """
-
-    token: object
-    ids: object
-    total: object
-    written: object
-    going: object
-    cache: object
+    token: object  # int32 (sentences, samples), the newest token
+    ids: object  # int32 (sentences, samples, positions), what has been written
+    total: object  # float32 (sentences, samples), the sum of its log-probabilities
+    written: object  # int32 (sentences, samples), how many tokens that is
+    going: object  # boolean (sentences, samples), False once one has ended
+    cache: object  # the KV cache
 
 
 def greedy_search(sources, step, options):
-    """Writes one token after the other; one hypothesis a sentence, or some samples.
+    """A `Search` of `Sources` by a `DecoderStep`, one token after the other.
 
-    Args:
-        sources: `Sources`.
-        step: a `DecoderStep` for the hypotheses of a sentence.
-        options: `DecodingOptions`; ``sampling`` draws tokens.
-
-    Returns:
-        A `Search` whose results are ids, score and rank.
+    It writes one hypothesis a sentence, or draws ``n_best`` samples. Its results are
+    ids, score and rank.
     """
     samples = options.n_best
     pair = (ops.shape(sources.limit)[0], samples)
@@ -74,9 +60,6 @@ def greedy_search(sources, step, options):
             cache=cache,
         )
 
-    def going(state):
-        return ops.any(state.going, axis=1)
-
     def results(state):
         score = state.total / ops.maximum(ops.cast(state.written, "float32"), 1.0)
         found = (state.ids, score, score)
@@ -93,7 +76,7 @@ def greedy_search(sources, step, options):
         going=ops.broadcast_to(sources.limit[:, None] > 0, pair),
         cache=step.empty_cache(pair[0]),
     )
-    return Search(write, going, results, start)
+    return Search(write, lambda state: ops.any(state.going, axis=1), results, start)
 
 
 # Draws depend on the sentence, never on its neighbours in the batch.
@@ -105,7 +88,7 @@ def sample_token(logits, uniform, options):
     Args:
         logits: float32 ``(rows, vocab)``.
         uniform: float32 ``(rows,)``, numbers from 0 to 1, one for each draw.
-        options: `DecodingOptions` with ``temperature``, ``top_k`` and ``top_p``.
+        options: `DecodingOptions`.
 
     Returns:
         int32 ``(rows,)``.

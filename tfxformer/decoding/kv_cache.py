@@ -1,9 +1,8 @@
 """How the KV cache takes one more position a step, and how the steps are repeated.
 
 TensorFlow's graphs do best with tensors that grow, and with sentences that leave the
-batch once they have ended. XLA and JAX compile for shapes that never change: there
-each tensor has places for all positions from the beginning. These two classes are all
-that differs. They hold self-attention's keys and values, and the ids of a search.
+batch once they have ended. XLA and JAX compile for shapes that never change: each
+tensor has places for all positions from the beginning. Only these two classes differ.
 """
 
 from typing import NamedTuple
@@ -16,20 +15,21 @@ from tfxformer.layers.masking import mask_bias
 
 
 class Search(NamedTuple):
-    """A search as its loop sees it.
+    """A search as its loop sees it; all its tensors lead with the sentences."""
 
-    Attributes:
-        step: ``(position, sources, state)`` to the next state.
-        going: state to a boolean ``(sentences,)``, False once one has ended.
-        results: state to a tuple of tensors that lead with the sentences, their last
-            axis the positions written or of a fixed size.
-        start: the first state, a structure of tensors that lead with the sentences.
-    """
-
-    step: object
-    going: object
+    step: object  # (position, sources, state) to the next state
+    going: object  # state to a boolean (sentences,), False once one has ended
+    # State to a tuple of tensors; the last axis is the positions, or of a fixed size.
     results: object
-    start: object
+    start: object  # the first state, a structure of tensors
+
+    def left(self, state):
+        """How many sentences go on."""
+        return ops.sum(ops.cast(self.going(state), "int32"))
+
+    def steps_of(self, sources):
+        """The body of the loop: position and state to the next."""
+        return lambda i, state: (i + 1, self.step(i, sources, state))
 
 
 class GrowingBuffers:
@@ -52,7 +52,7 @@ class GrowingBuffers:
         return ops.concatenate([written, new], axis=axis)
 
     def unwritten_bias(self, position, dtype):
-        """Hides positions that are not written yet; here there are none."""
+        """Hides positions that are not written yet: here, none."""
         return None
 
     def repeat(self, search, sources):
@@ -68,8 +68,7 @@ class GrowingBuffers:
         Returns:
             The results of all the sentences.
         """
-        everyone = ops.arange(_count(sources))
-        zero = ops.zeros((), "int32")
+        zero, everyone = ops.zeros((), "int32"), ops.arange(_count(sources))
         start = (zero, everyone, sources, search.start, search.results(search.start))
 
         def unfinished(position, rows, sources, state, collected):
@@ -77,17 +76,12 @@ class GrowingBuffers:
 
         def some_leave(began, rows, sources, state, collected):
             def enough_go_on(position, state):
-                left = ops.sum(ops.cast(search.going(state), "int32"))
+                enough = 4 * search.left(state) > 3 * ops.shape(rows)[0]
                 # One step at least, also where many are empty from the beginning.
-                return ops.logical_or(
-                    ops.equal(position, began), 4 * left > 3 * ops.shape(rows)[0]
-                )
-
-            def once_more(position, state):
-                return position + 1, search.step(position, sources, state)
+                return ops.logical_or(ops.equal(position, began), enough)
 
             position, state = shrinking_while_loop(
-                enough_go_on, once_more, (began, state)
+                enough_go_on, search.steps_of(sources), (began, state)
             )
             collected = keras.tree.map_structure(
                 lambda old, new: _write_rows(old, rows, new),
@@ -95,9 +89,7 @@ class GrowingBuffers:
                 search.results(state),
             )
             stay = ops.nonzero(search.going(state))[0]
-            rows, sources, state = keras.tree.map_structure(
-                lambda x: take_rows(x, stay), (rows, sources, state)
-            )
+            rows, sources, state = _take((rows, sources, state), stay)
             return position, rows, sources, state, collected
 
         return shrinking_while_loop(unfinished, some_leave, start)[-1]
@@ -137,21 +129,16 @@ class FixedBuffers:
 
         def until(few, position, sources, state):
             def more_go_on(position, state):
-                left = ops.sum(ops.cast(search.going(state), "int32"))
-                return ops.logical_and(position < self.most, left > few)
+                return ops.logical_and(position < self.most, search.left(state) > few)
 
-            def once_more(position, state):
-                return position + 1, search.step(position, sources, state)
-
-            return ops.while_loop(more_go_on, once_more, (position, state))
+            step = search.steps_of(sources)
+            return ops.while_loop(more_go_on, step, (position, state))
 
         quarter = -(-_count(sources) // 4)
         position, state = until(quarter, ops.zeros((), "int32"), sources, search.start)
         collected = search.results(state)
         stay = ops.top_k(ops.cast(search.going(state), "int32"), quarter)[1]
-        sources, state = keras.tree.map_structure(
-            lambda x: take_rows(x, stay), (sources, state)
-        )
+        sources, state = _take((sources, state), stay)
         _, state = until(0, position, sources, state)
         return keras.tree.map_structure(
             lambda old, new: ops.scatter_update(old, stay[:, None], new),
@@ -173,6 +160,11 @@ def take_hypotheses(x, order):
 def _count(sources):
     """How many sentences there are."""
     return ops.shape(keras.tree.flatten(sources)[0])[0]
+
+
+def _take(structure, rows):
+    """Rows of each tensor."""
+    return keras.tree.map_structure(lambda x: take_rows(x, rows), structure)
 
 
 def _write_rows(old, rows, new):

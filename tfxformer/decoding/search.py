@@ -26,11 +26,6 @@ class Decoded(NamedTuple):
             score, or with a length or coverage penalty log-probability and penalties.
         attention: cross-attention's weights when each token was written,
             ``(batch, n_best, layers, heads, target, source)``; or None.
-
-    Example:
-        >>> found = Decoded([[[7, 3, 0]]], [[-0.1]], rank=[[-0.1]], attention=None)
-        >>> found.ids[0][0]
-        [7, 3, 0]
     """
 
     ids: object
@@ -40,21 +35,16 @@ class Decoded(NamedTuple):
 
 
 def decode(model, source, options=None, prefix=None, attention=False, xla=False):
-    """Translates a batch.
-
-    The whole search runs in the graph when it is traced, and outside it as well. It
-    ends when every sentence has ended, or is as long as `length_limit` lets it be.
+    """Translates a batch, in a graph or outside.
 
     Args:
         model: a `Transformer`.
         source: int32 token ids ``(batch, source)``, each with its end token, padded;
             at least one column, also where the batch is empty.
         options: `DecodingOptions`; None searches greedily.
-        prefix: int32 ``(batch, prefix)``, padded: tokens that the translations begin
-            with. None leaves them free.
+        prefix: int32 ``(batch, prefix)``, padded: the first tokens of translations.
         attention: return cross-attention's weights as well.
-        xla: for functions that XLA compiles: every shape follows from the source's.
-            On JAX this is always so.
+        xla: for XLA: every shape follows from the source's, as it always does on JAX.
 
     Returns:
         `Decoded`.

@@ -11,39 +11,22 @@ from tfxformer.tokenizer import END_ID, PAD_ID
 
 
 class Sources(NamedTuple):
-    """What a search knows of its sentences; each field leads with them.
+    """What a search knows of its sentences; each field leads with them."""
 
-    Attributes:
-        ids: int32 ``(sentences, source)``, padded.
-        limit: int32 ``(sentences,)``, the most tokens that may be written.
-        prefix: int32 ``(sentences, prefix)``, padded, tokens to begin with; or ().
-        encoded: an `EncodedSource`.
-    """
-
-    ids: object
-    limit: object
-    prefix: object
-    encoded: object
+    ids: object  # int32 (sentences, source), padded
+    limit: object  # int32 (sentences,), the most tokens that may be written
+    prefix: object  # int32 (sentences, prefix), padded, the first tokens; or ()
+    encoded: object  # an EncodedSource
 
 
 class DecoderStep:
-    """`Transformer.decode_step` and `next_token`; what all steps share is made once.
-
-    Args:
-        model: a `Transformer`.
-        beams: number of hypotheses of each sentence.
-        buffers: `GrowingBuffers` or `FixedBuffers`, how tensors take more positions.
-        options: `DecodingOptions`.
-    """
+    """`Transformer.decode_step` and `next_token` for all hypotheses of a batch."""
 
     def __init__(self, model, beams, buffers, options):
         self.model = model
         self.beams = beams
         self.buffers = buffers
         self.options = options
-        mha = model.decoder.dec_layers[0].causal_self_attention.mha
-        self.layers, self.heads = len(model.decoder.dec_layers), mha.num_heads
-        self.key_dim = mha.key_dim
         # A loop would read each variable, and cast it, in every step. Within this
         # scope the layers find tensors in their place.
         self.weights = keras.StatelessScope()
@@ -58,12 +41,11 @@ class DecoderStep:
 
     def empty_cache(self, sentences):
         """The KV cache before the first token; see `Decoder.step`."""
-        shape = (sentences, self.beams * self.heads, None, self.key_dim)
-
-        def empty():
-            return self.buffers.empty(shape, self.model.compute_dtype)
-
-        return tuple((empty(), empty()) for _ in range(self.layers))
+        layers = self.model.decoder.dec_layers
+        mha, dtype = layers[0].causal_self_attention.mha, self.model.compute_dtype
+        shape = (sentences, self.beams * mha.num_heads, None, mha.key_dim)
+        empty = self.buffers.empty
+        return tuple((empty(shape, dtype), empty(shape, dtype)) for _ in layers)
 
     def no_ids(self, sentences):
         """The ids before the first token, ``(sentences, beams, positions)``."""
@@ -74,14 +56,7 @@ class DecoderStep:
         return self.buffers.append(ids, tokens[..., None], position, axis=-1)
 
     def __call__(self, position, sources, token, ids, cache):
-        """Takes the newest token of each hypothesis.
-
-        Args:
-            position: its position, a scalar, 0 for the start token.
-            sources: `Sources`.
-            token: int32 ``(sentences, beams)``.
-            ids: all tokens, ``(sentences, beams, positions)``.
-            cache: the KV cache.
+        """Takes the newest token ``(sentences, beams)`` and all ids before the next.
 
         Returns:
             What `next_token` gives, for ``sentences * beams`` rows; the cache with
@@ -110,9 +85,7 @@ class DecoderStep:
 
 
 def length_limit(source, options, max_length):
-    """How many tokens a translation may have.
-
-    It depends on the sentence alone, never on its neighbours in the batch.
+    """How many tokens a translation may have, by its sentence alone.
 
     Args:
         source: token ids ``(batch, source)``.
@@ -141,8 +114,7 @@ def length_limit(source, options, max_length):
 def next_token(logits, position, ids, prefix, options):
     """Puts what may not be written next out of reach.
 
-    That still counts where probabilities are made, so that a translation's score is
-    what the model gives it, whatever the search allowed.
+    Probabilities still count it: a score is the model's, whatever the search allowed.
 
     Args:
         logits: ``(rows, vocab)``.
