@@ -64,7 +64,6 @@ def test_steps_are_the_full_forward_pass(variant, fixed):
     assert_allclose(logits, expected, atol=2e-5)
     attention = model.attention((source, rows))  # (rows, layers, heads, T, S)
     assert_allclose(weights.reshape(attention.shape), attention, atol=1e-5)
-    assert expected.std() > 0.3
 
 
 @pytest.mark.parametrize("dtype", ["float16", "mixed_bfloat16", "float64"])
