@@ -64,8 +64,13 @@ def write_carelessly(text, chance):
     """Returns a text with one to three of the four changes of `--careless`.
 
     Example:
-        >>> write_carelessly("Água!", random.Random(3))
-        'Agua!'
+        >>> [write_carelessly("Água!", random.Random(seed)) for seed in (1, 3, 4, 0)]
+        ['água!', 'Agua!', 'Água', 'água !']
+        >>> text = '"Já, 1,50"... ok?'
+        >>> print(*(write_carelessly(text, random.Random(seed)) for seed in (21, 31)))
+        " Já , 1,50 " ... ok ? `` Já , 1,50 '' ... ok ?
+        >>> write_carelessly("...", random.Random(0))  # an end alone stays
+        '...'
     """
     changes = ["lower", "plain", "open end", "spaced"]
     chosen = chance.sample(changes, chance.randint(1, 3))

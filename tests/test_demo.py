@@ -68,10 +68,10 @@ def test_sides_are_named_where_they_are_known(run_folder, tmp_path):
     config = Config().updated(data={"sources": ["phrasebook", "ted"]})
     config.save(tmp_path / "config.yaml")
     (tmp_path / "tokenizer.model").touch()
-    known = [demo._languages(x) for x in (tmp_path, "export/pt_en/3")]
-    assert known == 2 * [("Portuguese", "English")]
-    unknown = [demo._languages(x) for x in (run_folder, "export/mine/1")]
-    assert unknown == 2 * [("Source", "Target")]
+    for path in (tmp_path, "export/pt_en/3"):
+        assert demo._languages(path) == ("Portuguese", "English")
+    for path in (run_folder, "export/mine/1"):
+        assert demo._languages(path) == ("Source", "Target")
 
 
 def test_a_taken_port_is_told():

@@ -12,14 +12,8 @@ import tfxformer
 nbformat = pytest.importorskip("nbformat", reason="pip install 'tfxformer[test]'")
 
 ROOT = Path(__file__).parents[1]
-# Each with the mark of the test that runs it: those marked "soak" train for minutes.
-NOTEBOOKS = {
-    "transformer": "soak",
-    "attention_step_by_step": "slow",
-    "positions": "slow",
-    "why_attention": "soak",
-    "other_tasks": "soak",
-}
+NOTEBOOKS = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
+LONG = {"transformer", "why_attention", "other_tasks"}  # they train for minutes
 FEWEST_WORDS = 10  # shorter sentences are anyone's
 # Folders that only some machine has, its address, and the traces of a failed cell.
 PRIVATE = re.compile(
@@ -49,16 +43,10 @@ def plain(text):
     return " ".join(re.findall(r"\w+", text.lower()))
 
 
-def test_all_notebooks_are_there_and_install_what_is_missing():
-    found = {path.stem for path in (ROOT / "notebooks").glob("*.ipynb")}
-    assert found == {*NOTEBOOKS}
-    firsts = {read(name)[1][0].source for name in NOTEBOOKS}
-    assert len(firsts) == 1 and "%pip install" in firsts.pop()
-
-
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_it_is_stored_whole_and_clean(name):
     notebook, cells = read(name)
+    assert "%pip install" in cells[0].source  # what is missing
     for number, cell in enumerate(cells, 1):
         assert cell.execution_count == number
         for output in cell.outputs:
@@ -101,7 +89,10 @@ def test_no_text_of_data_that_is_not_ours_is_in_them():
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(x, marks=getattr(pytest.mark, y)) for x, y in NOTEBOOKS.items()],
+    [
+        pytest.param(name, marks=pytest.mark.soak if name in LONG else pytest.mark.slow)
+        for name in NOTEBOOKS
+    ],
 )
 def test_it_runs(name, tmp_path, monkeypatch):
     """As a newcomer runs it, in a folder of its own; each cell's claims hold."""

@@ -123,6 +123,16 @@ class Repair:
 
     Args:
         pairs: all pairs, from which it learns what follows articles, and what pronouns.
+
+    Example:
+        >>> known = ["o jardim", "do sofá", "ele sabe", "ela gosta", "se gosta"]
+        >>> repair = Repair([(text, "") for text in known])
+        >>> repair("Dorme não barco.", "Sleeps in the boat.")  # nothing is denied
+        'Dorme no barco.'
+        >>> repair("Não sofá, não!", "Not on the sofa, no!")  # before a noun
+        'No sofá, não!'
+        >>> repair("Ela não gosta.", "She doesn’t like it.")  # before a verb
+        'Ela não gosta.'
     """
 
     def __init__(self, pairs):
@@ -159,6 +169,17 @@ def european(text, english, chance):
 
     Returns:
         The text; the same where no rule applies.
+
+    Example:
+        >>> import random
+        >>> european("O ônibus chegou.", "The bus came.", random.Random(4))
+        'O autocarro chegou.'
+        >>> european("Ele está se vestindo.", "He is dressing.", random.Random(4))
+        'Ele está a vestir-se.'
+        >>> european("Vi o seu irmão.", "I saw his brother.", random.Random(4))
+        'Vi o seu irmão.'
+        >>> european("Você comeu.", "You ate.", random.Random(4))
+        'Tu comeste.'
     """
     if chance.random() < 0.6:
         text = _familiar(text, english, chance)
@@ -176,6 +197,11 @@ def without_pronouns(text, chance):
 
     Returns:
         The text.
+
+    Example:
+        >>> import random
+        >>> without_pronouns("Nós nos sentamos, nós dois.", random.Random(1))
+        'Sentamo-nos, nós dois.'
     """
 
     def dropped(match):

@@ -58,15 +58,10 @@ def test_maps_are_what_the_model_computes(model, text, request, monkeypatch):
         assert_allclose(maps[kind][2], np.stack(weights), atol=1e-5)
 
 
-def shares(*shape):
-    raw = np.random.default_rng(3).random(shape) ** 4
-    return raw / raw.sum(-1, keepdims=True)
-
-
 def test_no_text_becomes_a_part_of_the_page_and_it_loads_nothing():
     plain = AttentionPage(["a"], ["a"], [[1]]).html
     for title in EVIL:
-        page = AttentionPage(EVIL, EVIL, shares(7, 7), title)
+        page = AttentionPage(EVIL, EVIL, np.eye(7), title)
         assert page.html.count("<") == plain.count("<")
         found = json.loads(re.search(r'id="data">(.*)</script>', page.html)[1])
         assert (found["title"], found["queries"]) == (title, EVIL)
@@ -80,7 +75,8 @@ def test_no_text_becomes_a_part_of_the_page_and_it_loads_nothing():
 def test_in_a_browser(tmp_path):
     sync_api = pytest.importorskip("playwright.sync_api")
     program = shutil.which("chromium") or pytest.skip("chromium is missing")
-    given = shares(2, 3, 4, 4)
+    given = np.random.default_rng(3).random((2, 3, 4, 4)) ** 4
+    given /= given.sum(-1, keepdims=True)
     path = AttentionPage(TARGET, SOURCE, given, EVIL[0]).save(tmp_path / "page.html")
     events = []
     with sync_api.sync_playwright() as playwright:

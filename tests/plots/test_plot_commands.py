@@ -1,7 +1,5 @@
 """`tfxformer plot`: one file written, its path the answer, and wrong input told."""
 
-from functools import partial
-
 import pytest
 from numpy.testing import assert_array_equal
 
@@ -16,12 +14,7 @@ TEXT = "O gato."
 
 
 @pytest.fixture
-def plot(command):
-    return partial(command, "plot")
-
-
-@pytest.fixture
-def drawn(plot, tmp_path, monkeypatch):
+def drawn(command, tmp_path, monkeypatch):
     """Runs a command that must draw; gives what its picture was drawn of."""
 
     def run(function, *args):
@@ -29,7 +22,7 @@ def drawn(plot, tmp_path, monkeypatch):
         draw = getattr(plots, function)
         monkeypatch.setattr(plots, function, lambda *a: calls.append(a) or draw(*a))
         path = tmp_path / "picture.png"
-        out, err, code = plot(*args, "--out", path)
+        out, err, code = command("plot", *args, "--out", path)
         assert (out, code) == (f"{path}\n", 0), err
         assert path.read_bytes().startswith(b"\x89PNG")
         return calls[0]
@@ -39,9 +32,9 @@ def drawn(plot, tmp_path, monkeypatch):
 
 @pytest.fixture
 def model(monkeypatch, run_folder, translator):
-    """The run folder of the model that the tests share, which is loaded already."""
+    """Options that name the model that the tests share, which is loaded already."""
     monkeypatch.setattr(Translator, "load", lambda *_: translator)
-    return run_folder
+    return ["--run", run_folder]
 
 
 def test_positions(drawn, model, translator):
@@ -49,8 +42,7 @@ def test_positions(drawn, model, translator):
     given, *others = drawn("draw_positions", "positions", *options, "--dark")
     assert_array_equal(given, positional_encoding(9, 8))
     assert others == ["curves", [0, 7]]
-    options = ["--run", model, "--length", 48]
-    given, *others = drawn("draw_positions", "positions", *options)
+    given, *others = drawn("draw_positions", "positions", *model, "--length", 48)
     layer = translator.transformer.encoder.pos_embedding
     assert_array_equal(given, layer.encodings(48))
     assert others == ["heatmap", [1, 5, 15, 20]]
@@ -58,69 +50,64 @@ def test_positions(drawn, model, translator):
 
 def test_masks(drawn, model, translator):
     queries, keys, mask, title = drawn("draw_mask", "masks", "Hi how")
-    assert queries == keys == ["[start]", "Hi", "how"]
+    assert queries == keys == ["[start]", "Hi", "how"] and title == "Look-ahead mask"
     assert_array_equal(mask, look_ahead_mask(3)[0, 0])
-    assert title == "Look-ahead mask"
     options = ["--kind", "padding", "--length", 5]
     queries, _, mask, _ = drawn("draw_mask", "masks", "Hi how", *options)
     assert queries == ["Hi", "how", "[end]", "[pad]", "[pad]"]
     assert mask.tolist() == [[True] * 3 + [False] * 2] * 5
     mask = drawn("draw_mask", "masks", "Hi", "--kind", "both")[2]
     assert mask.astype(int).tolist() == [[1, 0, 0, 0, 0], *[[1, 1, 0, 0, 0]] * 4]
-    tokens = drawn("draw_mask", "masks", TEXT, "--run", model)[0]
+    tokens = drawn("draw_mask", "masks", TEXT, *model)[0]
     assert tokens == ["[start]", *translator.explain(TEXT).source_tokens[:-1]]
 
 
-def test_attention(drawn, plot, model, translator, tmp_path, monkeypatch):
+def test_attention(drawn, command, model, translator, tmp_path, monkeypatch):
     maps = attention_maps(translator, TEXT)
-    attention = partial(drawn, "draw_attention", "attention", TEXT, "--run", model)
-    queries, keys, weights, title = attention()
-    assert (queries, keys, title) == (*maps["cross"][:2], "Cross-attention")
+    attention = ["attention", TEXT, *model]
+    *tokens, weights, title = drawn("draw_attention", *attention)
+    assert (*tokens, title) == (*maps["cross"][:2], "Cross-attention")
     assert_array_equal(weights, maps["cross"][2])
     options = ["--layer", 1, "--head", 4, "--kind", "decoder"]
-    _, _, weights, title = attention(*options)
+    *_, weights, title = drawn("draw_attention", *attention, *options)
     assert_array_equal(weights, maps["decoder"][2][0, 3])
     assert title == "Self-attention of the decoder, layer 1, head 4"
     # A page needs no Matplotlib.
     monkeypatch.setattr(commands.importlib.util, "find_spec", lambda name: None)
     path = tmp_path / "page.HTML"
-    out, _, code = plot("attention", TEXT, "--run", model, "--out", path)
-    assert (out, code) == (f"{path}\n", 0)
+    assert command("plot", *attention, "--out", path)[::2] == (f"{path}\n", 0)
     assert path.read_text("utf-8").startswith("<!doctype html>")
-    _, err, code = plot("positions", "--out", tmp_path / "x.png")
+    _, err, code = command("plot", "positions", "--out", tmp_path / "x.png")
     assert code == 1 and "pip install 'tfxformer[plots]'" in err
 
 
-def test_schedules(drawn, run_folder):
+def test_training(drawn, run_folder, tmp_path):
     schedules, steps = drawn("draw_schedules", "schedule")
     assert [*schedules] == [f"preset {n}" for n in ("tiny", "tutorial", "base", "big")]
     assert steps == 20_000
     options = ["--preset", "base", "--run", run_folder, "--steps", 40]
     schedules, steps = drawn("draw_schedules", "schedule", *options)
     assert [*schedules] == ["preset base", str(run_folder)] and steps == 40
-
-
-def test_lengths(drawn, model, translator, tmp_path):
-    (tmp_path / "pairs.tsv").write_text("um gato\ta cat\nolá\toh hi you\n", "utf-8")
-    options = ["lengths", "--data", tmp_path / "pairs.tsv"]
-    counts, unit = drawn("draw_lengths", *options)
-    assert counts == {"source": [2, 1], "target": [2, 3]} and unit == "words"
-    counts, unit = drawn("draw_lengths", *options, "--run", model)
-    ids = translator.tokenizer.tokenize(["um gato", "olá"]).to_list()
-    assert [*counts["source"]] == [*map(len, ids)] and unit == "tokens"
-
-
-def test_curves(drawn, tmp_path):
     row = '{"step": 1, "split": "train", "loss": 2}'
     (tmp_path / "metrics.jsonl").write_text(f'{row}\n{{"half', "utf-8")
     (runs,) = drawn("draw_curves", "curves", tmp_path)
     assert runs == {str(tmp_path): [{"step": 1, "split": "train", "loss": 2}]}
 
 
+def test_lengths(drawn, model, translator, tmp_path):
+    (tmp_path / "pairs.tsv").write_text("um gato\ta cat\nolá\toh hi you\n", "utf-8")
+    options = ["lengths", "--data", tmp_path / "pairs.tsv"]
+    counts = {"source": [2, 1], "target": [2, 3]}
+    assert drawn("draw_lengths", *options) == (counts, "words")
+    counts, unit = drawn("draw_lengths", *options, *model)
+    ids = translator.tokenizer.encode(["um gato", "olá"])
+    assert counts["source"] == [*map(len, ids)] and unit == "tokens"
+
+
 def test_neighbours(drawn, model, translator):
     tokens = translator.tokenizer.tokens(range(translator.tokenizer.vocab_size))
     word = next(t for t in tokens if t.startswith("▁") and t[1:] not in ["", *tokens])
-    options = ["neighbours", word[1:], word, "--run", model, "--count", 3]
+    options = ["neighbours", word[1:], word, *model, "--count", 3]
     vectors, *others = drawn("draw_neighbours", *options)
     assert len(vectors.numpy()) == len(tokens) and others == [tokens, [word], 3]
 
@@ -137,19 +124,19 @@ def test_neighbours(drawn, model, translator):
         ("curves none", "none/metrics.jsonl: No such file"),
         ("curves .", "the runs have no measurements to draw"),
         ("schedule --preset bas", "bas: no such preset"),
-        ("attention a --run RUN --layer 2", "--layer 2: the model has 1"),
-        ("positions --run RUN --length 49", "--length 49: the model has 48 positions"),
-        ("neighbours xyzzyq --run RUN", "'xyzzyq': the vocabulary has parts of it"),
+        ("attention a RUN --layer 2", "--layer 2: the model has 1"),
+        ("positions RUN --length 49", "--length 49: the model has 48 positions"),
+        ("neighbours xyzzyq RUN", "'xyzzyq': the vocabulary has parts of it"),
     ],
 )
 def test_wrong_input_is_one_line(
-    plot, tmp_path, monkeypatch, request, arguments, message
+    command, tmp_path, monkeypatch, model, arguments, message
 ):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "metrics.jsonl").touch()
     words = [word.replace("_", " ") for word in arguments.split()]
-    if "RUN" in words:
-        words[words.index("RUN")] = request.getfixturevalue("model")
-    out, err, code = plot(*words, *([] if "--out" in words else ["--out", "x.png"]))
+    words = [part for word in words for part in (model if word == "RUN" else [word])]
+    words += [] if "--out" in words else ["--out", "x.png"]
+    out, err, code = command("plot", *words)
     assert (out, code, len([*tmp_path.iterdir()])) == ("", 1, 1)
     assert err.splitlines()[-1].startswith(f"tfxformer: error: {message}")

@@ -28,28 +28,53 @@ def panels(figure):
     return [axes for axes in figure.axes if axes.images]
 
 
+def numbers(axes):
+    """What a panel shows."""
+    if axes.images:
+        return axes.images[0].get_array()
+    if axes.lines:
+        return axes.lines[0].get_ydata()
+    if axes.yaxis_inverted():
+        return [bar.get_width() for bar in axes.patches]
+    return [bar.get_height() for bar in axes.patches if bar.get_height()]
+
+
 FIGURES = {
     "head": lambda: plots.draw_attention([*"ab"], [*"xyz"], weights(2, 3)),
-    "layers": lambda: plots.draw_attention([*"ab"], [*"xyz"], weights(2, 2, 2, 3)),
+    "heads": lambda: plots.draw_attention([*"ab"], [*"xyz"], weights(2, 2, 2, 3)),
     "mask": lambda: plots.draw_mask([*"ab"], [*"ab"], np.tri(2)),
     "positions": lambda: plots.draw_positions(POSITIONS),
-    "curves of positions": lambda: plots.draw_positions(POSITIONS, "curves", (0, 5)),
+    "depths": lambda: plots.draw_positions(POSITIONS, "curves", (1, 5)),
     "similarity": lambda: plots.draw_positions(POSITIONS, "similarity"),
     "neighbours": lambda: plots.draw_neighbours(VECTORS, [*"abcde"], ["a", "d"], 2),
     "schedules": lambda: plots.draw_schedules({"a": lambda step: step / 9}, 10),
     "lengths": lambda: plots.draw_lengths({"a": [1, 1, 3], "b": [200]}),
     "curves": lambda: plots.draw_curves({"one": TRAIN, "two": VALID}),
 }
+UNIT = POSITIONS / np.linalg.norm(POSITIONS, axis=1, keepdims=True)
+SHOWN = {  # by the first panel of each
+    "head": weights(2, 3),
+    "heads": weights(2, 2, 2, 3)[0, 0],
+    "mask": np.tri(2),
+    "positions": POSITIONS,
+    "depths": POSITIONS[:, 1],
+    "similarity": UNIT @ UNIT.T,
+    "neighbours": [9 / 82**0.5, 0.5**0.5],
+    "schedules": np.arange(10) / 9,
+    "lengths": [3, 1],
+    "curves": [row["loss"] for row in TRAIN],
+}
 
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("name", FIGURES)
-def test_every_picture_is_drawn_within_its_edges_in_the_user_s_style(name):
+def test_every_picture_is_true_and_within_its_edges_in_the_user_s_style(name):
     import matplotlib.style
     from matplotlib.colors import same_color
 
     with matplotlib.style.context("dark_background"):
         figure = FIGURES[name]()
+    assert_allclose(numbers(figure.axes[0]), SHOWN[name], atol=1e-6)
     assert figure._repr_png_().startswith(b"\x89PNG")  # what a notebook shows
     page = figure.bbox.padded(3)
     for axes in figure.axes:
@@ -88,33 +113,6 @@ def test_tokens_of_any_script_are_drawn_where_there_is_room():
 def test_tokens_must_be_as_many_as_the_weights(shape):
     with pytest.raises(ValueError, match="2 x 2 tokens"):
         plots.draw_attention([*"ab"], [*"xy"], np.ones(shape))
-
-
-def test_positions_are_shown_as_they_are():
-    (heat,) = panels(FIGURES["positions"]())
-    assert_allclose(heat.images[0].get_array(), POSITIONS)
-    curves = FIGURES["curves of positions"]().axes
-    for axes, depth in zip(curves, (0, 5), strict=True):
-        assert_allclose(axes.lines[0].get_ydata(), POSITIONS[:, depth])
-    (alike,) = panels(FIGURES["similarity"]())
-    norms = np.linalg.norm(POSITIONS, axis=1)
-    expected = POSITIONS @ POSITIONS.T / np.outer(norms, norms)
-    assert_allclose(alike.images[0].get_array(), expected, atol=1e-6)
-
-
-def test_charts_show_what_was_given():
-    axes, _ = FIGURES["neighbours"]().axes
-    assert (axes.get_title(), labels(axes.yaxis)) == ("a", ["b", "c"])
-    widths = [bar.get_width() for bar in axes.patches]
-    assert_allclose(widths, [9 / 82**0.5, 0.5**0.5])
-    (line,) = FIGURES["schedules"]().axes[0].lines
-    assert_allclose(line.get_ydata(), np.arange(10) / 9)
-    (axes,) = FIGURES["lengths"]().axes
-    assert sum(bar.get_height() for bar in axes.patches) == 4
-    figure = FIGURES["curves"]()
-    one, two = figure.axes[0].lines
-    assert [*one.get_ydata()] == [row["loss"] for row in TRAIN]
-    assert len(two.get_xdata()) == 0 and len(figure.axes) == 3
 
 
 def test_files(tmp_path):
