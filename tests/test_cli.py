@@ -206,12 +206,6 @@ def test_the_shipped_model_answers(args, command, tmp_path, monkeypatch):
     ]
 
 
-def test_a_checkpoint_of_an_export_is_refused(command):
-    out, err, code = command("translate", "Bom dia!", "--checkpoint", "last")
-    assert (out, code) == ("", 1)
-    assert "checkpoint 'last': " in err and "exported model" in err
-
-
 # --- Help and quiet ------------------------------------------------------------------
 
 

@@ -52,11 +52,6 @@ def test_links_lead_somewhere(page):
             assert anchor in anchors(file), f"{target}#{anchor}"
 
 
-def test_a_link_that_leads_to_no_page_is_told():
-    with pytest.raises(ValueError, match=r"LICENSE leads to no page"):
-        module("made").linked("[the licence](LICENSE)", "README.md")
-
-
 def test_the_picture_is_as_it_is_drawn():
     assert (DOCS / "picture.svg").read_text("utf-8") == module("picture").draw()
 

@@ -19,9 +19,3 @@ def test_examples(name):
     module = importlib.import_module(name)
     failed, _ = doctest.testmod(module, optionflags=doctest.ELLIPSIS)
     assert not failed, "the report stands in the captured output"
-
-
-def test_there_are_examples_to_run():
-    finder = doctest.DocTestFinder()
-    tests = finder.find(importlib.import_module("tfxformer.layers.attention"))
-    assert sum(bool(test.examples) for test in tests) >= 4

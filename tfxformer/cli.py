@@ -345,11 +345,11 @@ def bulk(
     ],
     out: Annotated[str, Option(help="The folder to write.")],
     beam_options: Annotated[
-        list[str] | None, Argument(help="After --: more options of Apache Beam.")
+        list[str] | None, Argument(help="Beam's, after --.")
     ] = None,
     model: Annotated[str | None, Option(help="An exported model.")] = None,
     format: Annotated[
-        str | None, Option(help="text, csv, tsv, jsonl, parquet; or by files' names.")
+        str | None, Option(help="text, csv, tsv, jsonl, parquet.")
     ] = None,
     column: Annotated[str, Option(help="The column or field of the texts.")] = "text",
     id_column: Annotated[str | None, Option(help="The column of ids.")] = None,
@@ -357,10 +357,11 @@ def bulk(
 ):
     """Translate files of any number and size, on Apache Beam.
 
-    Writes OUT/translations-*, JSON lines (of Parquet, Parquet) with id, source,
-    translation and score in any order, and OUT/dead-letters-* with the records that
-    failed, their place and the reason. Paths may be of storage that Beam reaches, such
-    as gs://.
+    Formats and ids come from the files' names and lines, unless you name a format and a
+    column of ids. Writes OUT/translations-*, JSON lines (of Parquet, Parquet) with id,
+    source, translation and score in any order, and OUT/dead-letters-* with the records
+    that failed, their place and the reason. Paths may be of storage that Beam reaches,
+    such as gs://.
     """
     need("beam", "apache_beam")
     logging.root.setLevel(logging.ERROR)  # what Beam says while it is imported
@@ -379,17 +380,15 @@ def bulk(
 @app.command()
 @with_settings("settings", ServerSettings, *SERVING)
 def serve(
-    repository: Annotated[
-        Path | None, Argument(help="A model repository; or ./export, or the package's.")
-    ] = None,
+    repository: Annotated[Path | None, Argument(help="A model repository.")] = None,
     config: Annotated[Path | None, Option(help="A models.config instead.")] = None,
     settings: ServerSettings = ...,
 ):
     """Serve models as TensorFlow Serving does: by REST and gRPC.
 
-    Each model in the repository is served in its newest version, and new versions
-    take over as they appear. SIGTERM and Ctrl-C end it once the requests that have
-    come are answered, with exit code 0 and 130.
+    Each model in the repository, by default ./export or the package's own, is served in
+    its newest version, and new versions take over as they appear. SIGTERM and Ctrl-C
+    end it once the requests that have come are answered, with exit code 0 and 130.
     """
     need("serve", "starlette", "uvicorn", "grpc_health", "prometheus_client")
     from tfxformer.server.configs import find_models
