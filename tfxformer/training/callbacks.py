@@ -46,24 +46,14 @@ class State:
 
 
 class RunCallback(keras.callbacks.Callback):
-    """Measures each step, and validates, saves and stops when it is time to.
-
-    Args:
-        run: the `Run`.
-        settings: its `TrainingConfig`.
-        data: its `Data`.
-        batches: the `TrainingBatches` that it trains on.
-        state: the `State` in which it begins, which moves on.
-        cluster: the `Cluster`.
-        signals: has the signal that was `caught`, or None.
-        progress: the `Progress` to show.
-    """
+    """Measures each step, and validates, saves and stops when it is time to."""
 
     def __init__(self, run, settings, data, batches, state, cluster, signals, progress):
         super().__init__()
         self.run, self.settings, self.data, self.batches = run, settings, data, batches
-        self.state, self.cluster, self.signals = state, cluster, signals
-        self.progress = progress
+        self.state = state  # the one in which it begins, which moves on
+        self.cluster, self.progress = cluster, progress
+        self.signals = signals  # has the signal that was `caught`, or None
         self.first_step, self.first_position = state.step, state.position
 
     def on_train_begin(self, logs=None):
