@@ -335,9 +335,9 @@ def evaluation_batches(rows, *, tokens_per_batch, max_length, fixed_shapes=False
 
     Args:
         rows: a list of the ids of each source and target.
-        tokens_per_batch: as for `TrainingBatches`.
-        max_length: as for `TrainingBatches`; longer pairs are left out.
-        fixed_shapes: as for `TrainingBatches`.
+        tokens_per_batch: as for `TrainingBatches`; so are the others.
+        max_length: longer pairs are left out.
+        fixed_shapes: only a few shapes, for XLA.
 
     Returns:
         A list of ``((source, target_in), target_out)``, NumPy arrays.
