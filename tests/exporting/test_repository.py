@@ -113,10 +113,3 @@ def test_weights_of_another_architecture_are_refused(copy, change):
     file.write_text(json.dumps(metadata), "utf-8")
     with pytest.raises(UserError, match="damaged"):
         repository.read_export(copy)
-
-
-def test_damaged_records_are_named(tmp_path):
-    assert repository.read_records(tmp_path / "warm-up") == []
-    (tmp_path / "warm-up").write_bytes(b"nonsense" * 9)
-    with pytest.raises(UserError, match="warm-up: damaged: "):
-        repository.read_records(tmp_path / "warm-up")

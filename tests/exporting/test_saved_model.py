@@ -97,16 +97,6 @@ def test_xla_gives_the_same_and_names_its_flag_and_float16_halves_the_file(
     assert 0.5 < ratio < 0.54  # biases and norms stay as they are
 
 
-def test_nothing_is_in_it_twice(exported, translator):
-    weights = sum(int(np.prod(v.shape)) for v in translator.transformer.weights)
-    variables = tf.train.list_variables(str(exported / "variables" / "variables"))
-    stored = sum(int(np.prod(shape)) for _, shape in variables)
-    assert weights <= stored <= 1.001 * weights
-    # The graph's own node, and Python's loader's function.
-    graph = (exported / "saved_model.pb").read_bytes()
-    assert graph.count(translator.tokenizer.model) == 2
-
-
 def test_an_export_that_would_not_serve_is_not_published(
     run_folder, tmp_path, monkeypatch
 ):
