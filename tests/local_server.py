@@ -1,51 +1,10 @@
-"""Local servers for tests: in a thread or by the command, and small models for them."""
+"""A local server in a thread, and small models for it."""
 
 import contextlib
-import http.client
-import json
-import re
-import subprocess
-import sys
 import time
-from urllib.parse import urlsplit
 
 from anyio.from_thread import start_blocking_portal
-
-
-def ask(url, path, body=None, method=None):
-    """The status of an HTTP answer, and its JSON or its text."""
-    if body is not None and not isinstance(body, bytes):
-        body = json.dumps(body).encode()
-    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=60)
-    with contextlib.closing(connection):
-        connection.request(method or ("GET" if body is None else "POST"), path, body)
-        answer = connection.getresponse()
-        text, kind = answer.read().decode(), answer.headers["content-type"]
-    return answer.status, json.loads(text) if "json" in kind else text
-
-
-class Server:
-    """A server that runs somewhere, by its addresses."""
-
-    def __init__(self, rest, grpc):
-        self.url, self.grpc = f"http://{rest}", grpc
-
-    def ask(self, *arguments):
-        return ask(self.url, *arguments)
-
-    def state(self):
-        """By version of `pt_en`, its state and its error."""
-        known = self.ask("/v1/models/pt_en")[1]["model_version_status"]
-        return {
-            int(x["version"]): (x["state"], x["status"]["error_message"]) for x in known
-        }
-
-    def metric(self, name, **labels):
-        """The sum of a metric's samples that have the labels."""
-        page = self.ask("/monitoring/prometheus/metrics")[1]
-        wanted = {f'{key}="{value}"' for key, value in labels.items()}
-        samples = re.findall(rf"^{name}(?:{{(.*)}})? (\S+)$", page, re.MULTILINE)
-        return sum(float(x) for found, x in samples if wanted <= {*found.split(",")})
+from serving_load import Server
 
 
 def wait_for(condition, seconds=60):
@@ -68,32 +27,6 @@ def serving(repository=None, config=None, **settings):
         portal.wrap_async_context_manager(server) as addresses,
     ):
         yield Server(*addresses)
-
-
-@contextlib.contextmanager
-def command(*arguments):
-    """`tfxformer serve` on free ports; its server's `stop` ends it by SIGTERM."""
-    words = [sys.executable, "-m", "tfxformer.cli", "serve", *arguments]
-    words += ["--rest-port", "0", "--grpc-port", "0"]
-    said = ""
-
-    def stop():
-        process.terminate()
-        all_said = said + process.communicate(timeout=120)[1]
-        assert process.returncode == 0 and "Traceback" not in all_said, all_said
-        return all_said
-
-    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as process:
-        try:
-            while "\nready" not in said:
-                assert process.poll() is None, said
-                said += process.stderr.readline()
-            found = re.search(r"^REST: http://(\S+)\ngRPC: (\S+)$", said, re.MULTILINE)
-            server = Server(*found.groups())
-            server.stop = stop
-            yield server
-        finally:
-            process.kill()
 
 
 def save_toys(folder):

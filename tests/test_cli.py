@@ -34,6 +34,8 @@ def test_lines_are_translated_in_order(run_folder, tmp_path, translator, command
     (score, first), second = (line.split("\t") for line in out.splitlines())
     assert first == translator("Olá!") and float(score) < 0
     assert second == ["0.0000", ""]
+    _, err, _ = command("translate", "--run", run_folder, file)
+    assert f"to translate what is in that file: -i {file}\n" in err
 
 
 def test_a_line_may_hold_sentences_and_a_text_lines(run_folder, translator, command):
@@ -219,6 +221,12 @@ def test_help_comes_without_tensorflow():
         assert re.search(
             rf"^  {name} +{re.escape(summary)}$", done.stdout, re.MULTILINE
         )
+    groups = re.findall(r"^(\w+):$", done.stdout, re.MULTILINE)
+    assert groups == ["Options", "Start", "Train", "Translate", "Serve", "Look"]
+
+
+def test_types_are_words(command):
+    assert "--input <texts>" in command("bulk", "--help")[0]
 
 
 @pytest.mark.parametrize("args", [["-q", "score"], ["score", "--quiet"], ["score"]])
@@ -244,6 +252,7 @@ def stop():
 cli.main()
 """
 FULL = "tfxformer: error: [Errno 28] No space left on device\n"
+CLOSED = "tfxformer: error: standard input or output is closed: use /dev/null\n"
 
 
 @pytest.mark.parametrize(
@@ -251,8 +260,10 @@ FULL = "tfxformer: error: [Errno 28] No space left on device\n"
     [
         ("speak 1 > /dev/full", "", FULL, 1),
         ("speak 100000 > /dev/full", "", FULL, 1),
-        ("speak 100000 | head -1", "a line\n", "", 1),
-        ("stop", "", "", 130),
+        ("speak 100000 | head -1", "a line\n", "", 0),
+        ("speak 1 >&-", "", CLOSED, 1),
+        ("speak 1 <&-", "", CLOSED, 1),
+        ("stop", "", "tfxformer: interrupted\n", 130),
     ],
 )
 def test_a_command_that_is_cut_off_says_one_line_at_most(line, out, err, code):

@@ -89,11 +89,5 @@ def test_every_public_name_resolves():
         assert found.__name__ == name and found.__doc__
 
 
-@pytest.mark.parametrize("name", ["Transfomer", "tensorflow", "trainer"])
-def test_a_name_that_does_not_exist(name):
-    with pytest.raises(AttributeError, match=f"'tfxformer' has no attribute '{name}'"):
-        getattr(tfxformer, name)
-
-
 def test_the_version_is_the_installed_one():
     assert tfxformer.__version__ == importlib.metadata.version("tfxformer")

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from local_server import command, wait_for
-from serving_load import load, right_answers
+from local_server import wait_for
+from serving_load import command, load, right_answers
 
 from tfxformer.exporting.repository import shipped_model
 

@@ -50,7 +50,7 @@ def make_batches(pairs, tokenizer, *, tokens_per_batch=4096, max_length=128, see
         token, and 0 is padding.
 
     Raises:
-        UserError: no pair is short enough, or the file cannot be written.
+        UserError: no pair is short enough.
 
     Example:
         >>> from tfxformer import Tokenizer
@@ -156,27 +156,21 @@ def write_tokens(folder, sources, tokenizer, max_length, about=None):
         A `TokenFile`.
 
     Raises:
-        UserError: the files cannot be written.
-
-    Example:
-        See `TrainingBatches`.
+        OSError: the files cannot be written.
     """
     folder = Path(folder)
     dtype = "uint16" if tokenizer.vocab_size <= 2**16 else "uint32"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        # It is written last, so that without it there is nothing to believe.
-        (folder / "tokens.json").unlink(missing_ok=True)
-        with (
-            open(folder / "ids.bin", "wb") as ids,
-            open(folder / "lengths.bin", "wb") as lengths,
-        ):
-            found = [
-                _write_source(ids, lengths, dtype, pairs, tokenizer, max_length)
-                for pairs in sources
-            ]
-    except OSError as error:
-        raise UserError(f"{folder}: {error.strerror}") from None
+    folder.mkdir(parents=True, exist_ok=True)
+    # It is written last, so that without it there is nothing to believe.
+    (folder / "tokens.json").unlink(missing_ok=True)
+    with (
+        open(folder / "ids.bin", "wb") as ids,
+        open(folder / "lengths.bin", "wb") as lengths,
+    ):
+        found = [
+            _write_source(ids, lengths, dtype, pairs, tokenizer, max_length)
+            for pairs in sources
+        ]
     content = {"sources": found, "dtype": dtype, "about": about}
     write_file(folder / "tokens.json", json.dumps(content).encode())
     return TokenFile(folder)

@@ -5,6 +5,7 @@ Heavy imports wait until a command needs them, so that help and errors come at o
 """
 
 import logging
+import os
 import shlex
 import signal
 import sys
@@ -51,21 +52,23 @@ SERVING = [name for name in ServerSettings.model_fields if name != "poll"]
 
 def main():
     """Runs the command line; wrong input ends in one line and exit code 1."""
-    sys.stdout.reconfigure(encoding="utf-8")  # whatever the terminal takes
     start_logging()
+    if None in (sys.stdin, sys.stdout):
+        sys.exit("tfxformer: error: standard input or output is closed: use /dev/null")
+    sys.stdout.reconfigure(encoding="utf-8")  # whatever the terminal takes
     try:
         try:
             app()
         finally:
-            sys.stdout.flush()
+            if sys.stdout:
+                sys.stdout.flush()
     except Stopped as end:
         say(f"tfxformer: {end}")
         sys.exit(end.code)
     except (UserError, OSError) as error:
         if isinstance(error, OSError):  # standard output's: do not try it again
             sys.stdout = None
-        if not isinstance(error, BrokenPipeError):  # the reader has seen enough
-            say(f"tfxformer: error: {error}")
+        say(f"tfxformer: error: {error}")
         sys.exit(1)
 
 
@@ -73,7 +76,7 @@ def _stop(*_):
     raise Stopped("stopped by SIGTERM before it began", PREEMPTED)
 
 
-@app.command()
+@app.command(rich_help_panel="Start")
 def quickstart(
     out: Annotated[Path | None, Option(help="The folder to work in.")] = None,
     seed: Annotated[int, Option(help="The seed of all random numbers.")] = 0,
@@ -116,7 +119,7 @@ def quickstart(
     )
 
 
-@app.command()
+@app.command(rich_help_panel="Train")
 @with_settings("data", DataConfig, *PAIRS, "weights", "valid")
 @with_settings("training", TrainingConfig, "steps", "seed", "init_from")
 def train(
@@ -158,103 +161,7 @@ def train(
     log.info("      tfxformer export --run %s", run)
 
 
-@app.command()
-@with_settings("decoding", DecodingOptions)
-@with_settings("data", DataConfig, "encoding")
-def translate(
-    text: Annotated[list[str] | None, Argument(help="Texts; or --input.")] = None,
-    run: Model = None,
-    input: Input = None,
-    checkpoint: Checkpoint = "best",
-    tokens_per_batch: TokensPerBatch = 2048,
-    scores: Annotated[bool, Option(help="Put a score and a tab before each.")] = False,
-    prefix: Annotated[str, Option(help="What each translation begins with.")] = "",
-    xla: Xla = False,
-    data: DataConfig = ...,
-    decoding: DecodingOptions = ...,
-):
-    """Translate texts, line by line, in their order.
-
-    A text may hold many sentences: each is translated by itself. With --n-best, each
-    text is one sentence, and gives lines of its number, a score and a translation. With
-    --prefix, each text is one sentence.
-    """
-    if text and input:
-        raise UserError("give texts or --input, not both")
-    if prefix and (decoding.n_best > 1 or scores or xla):
-        raise UserError("--prefix does not go with --n-best, --scores or --xla")
-    if decoding.n_best > 1 and scores:
-        raise UserError("--n-best gives scores already: leave out --scores")
-    texts = [
-        read_argument(one, f"text {number}", data.encoding)
-        for number, one in enumerate(text or [], 1)
-    ]
-    prefix = read_argument(prefix, "--prefix", data.encoding)
-    translator = load_translator(run, checkpoint, _chosen(decoding), xla)
-    first = 1
-    stdin = sys.stdin.buffer
-    for lines in [texts] if texts else _chunks(input or stdin, data.encoding):
-        if decoding.n_best > 1:
-            lists = translator.n_best(lines, tokens_per_batch, first)
-            rows = [(i, *row) for i, rows in enumerate(lists, first) for row in rows]
-            found = [f"{i}\t{score:.4f}\t{text}" for i, text, score in rows]
-        elif prefix:
-            found = translator.complete(lines, [prefix] * len(lines))
-        else:
-            found, means = translator.translate(lines, tokens_per_batch, first=first)
-            if scores:  # tabs between a text's sentences give way to the score's
-                pairs = zip(found, means, strict=True)
-                found = [f"{x:.4f}\t" + text.replace("\t", " ") for text, x in pairs]
-        for line in found:
-            print(line, flush=True)
-        first += len(lines)
-
-
-def _chunks(stream, encoding):
-    """Lines in lists: one by one for a person who types, many at once otherwise."""
-    size = 1 if stream.isatty() else 1024
-    return read_texts(stream, stream.name, encoding, size)
-
-
-def _chosen(decoding):
-    """None where nothing was given: an export then decodes as it was made to."""
-    return decoding if decoding.model_fields_set else None
-
-
-@app.command()
-@with_settings("data", DataConfig, "columns", "encoding")
-def score(
-    run: Model = None,
-    input: Input = None,
-    checkpoint: Checkpoint = "best",
-    tokens_per_batch: TokensPerBatch = 2048,
-    data: DataConfig = ...,
-):
-    """Score given translations: how likely the model finds them.
-
-    Each line is a source, a tab and a translation, and comes back with its score and a
-    tab before it. The score is the mean log-probability of the translation's tokens;
-    nan, with a warning, where a side is too long for the model.
-    """
-    translator, input = load_translator(run, checkpoint), input or sys.stdin.buffer
-    first = 1
-    for lines in _chunks(input, data.encoding):
-        rows = [pick(line, data.columns) for line in lines]
-        bad = rows.index(None) if None in rows else len(rows)
-        sides = [*zip(*rows[:bad], strict=True)] or [(), ()]
-        scores = translator.score(*sides, tokens_per_batch, first)
-        for mean, source, target in zip(scores, *sides, strict=True):
-            print(f"{mean:.4f}\t{source}\t{target}", flush=True)
-        if bad < len(lines):
-            raise UserError(
-                f"{input.name}:{first + bad}: expected a source, a tab "
-                f"and a translation, found {lines[bad].count(chr(9))} tabs; mend the "
-                "line, or name its columns, such as --columns 2,1"
-            )
-        first += len(lines)
-
-
-@app.command()
+@app.command(rich_help_panel="Train")
 @with_settings("decoding", DecodingOptions)
 @with_settings("data", DataConfig, *PAIRS)
 def evaluate(
@@ -291,7 +198,146 @@ def evaluate(
         write_file(output, "".join(f"{line}\n" for line in translations).encode())
 
 
-@app.command()
+@app.command(rich_help_panel="Translate")
+@with_settings("decoding", DecodingOptions)
+@with_settings("data", DataConfig, "encoding")
+def translate(
+    text: Annotated[list[str] | None, Argument(help="Texts; or --input.")] = None,
+    run: Model = None,
+    input: Input = None,
+    checkpoint: Checkpoint = "best",
+    tokens_per_batch: TokensPerBatch = 2048,
+    scores: Annotated[bool, Option(help="Put a score and a tab before each.")] = False,
+    prefix: Annotated[str, Option(help="What each translation begins with.")] = "",
+    xla: Xla = False,
+    data: DataConfig = ...,
+    decoding: DecodingOptions = ...,
+):
+    """Translate texts, line by line, in their order.
+
+    A text may hold many sentences: each is translated by itself. With --n-best, each
+    text is one sentence, and gives lines of its number, a score and a translation. With
+    --prefix, each text is one sentence.
+    """
+    if text and input:
+        raise UserError("give texts or --input, not both")
+    if prefix and (decoding.n_best > 1 or scores or xla):
+        raise UserError("--prefix does not go with --n-best, --scores or --xla")
+    if decoding.n_best > 1 and scores:
+        raise UserError("--n-best gives scores already: leave out --scores")
+    texts = [
+        read_argument(one, f"text {number}", data.encoding)
+        for number, one in enumerate(text or [], 1)
+    ]
+    prefix = read_argument(prefix, "--prefix", data.encoding)
+    translator = load_translator(run, checkpoint, _chosen(decoding), xla)
+    for name in filter(os.path.isfile, text or []):
+        hint = f"to translate what is in that file: -i {shlex.quote(name)}"
+        log.info("%r is translated as a text; %s", name, hint)
+    first = 1
+    stdin = sys.stdin.buffer
+    for lines in [texts] if texts else _chunks(input or stdin, data.encoding):
+        if decoding.n_best > 1:
+            lists = translator.n_best(lines, tokens_per_batch, first)
+            rows = [(i, *row) for i, rows in enumerate(lists, first) for row in rows]
+            found = [f"{i}\t{score:.4f}\t{text}" for i, text, score in rows]
+        elif prefix:
+            found = translator.complete(lines, [prefix] * len(lines))
+        else:
+            found, means = translator.translate(lines, tokens_per_batch, first=first)
+            if scores:  # tabs between a text's sentences give way to the score's
+                pairs = zip(found, means, strict=True)
+                found = [f"{x:.4f}\t" + text.replace("\t", " ") for text, x in pairs]
+        for line in found:
+            print(line, flush=True)
+        first += len(lines)
+
+
+def _chunks(stream, encoding):
+    """Lines in lists: one by one for a person who types, many at once otherwise."""
+    size = 1 if stream.isatty() else 1024
+    return read_texts(stream, stream.name, encoding, size)
+
+
+def _chosen(decoding):
+    """None where nothing was given: an export then decodes as it was made to."""
+    return decoding if decoding.model_fields_set else None
+
+
+@app.command(rich_help_panel="Translate")
+@with_settings("data", DataConfig, "columns", "encoding")
+def score(
+    run: Model = None,
+    input: Input = None,
+    checkpoint: Checkpoint = "best",
+    tokens_per_batch: TokensPerBatch = 2048,
+    data: DataConfig = ...,
+):
+    """Score given translations: how likely the model finds them.
+
+    Each line is a source, a tab and a translation, and comes back with its score and a
+    tab before it. The score is the mean log-probability of the translation's tokens;
+    nan, with a warning, where a side is too long for the model.
+    """
+    translator, input = load_translator(run, checkpoint), input or sys.stdin.buffer
+    first = 1
+    for lines in _chunks(input, data.encoding):
+        rows = [pick(line, data.columns) for line in lines]
+        bad = rows.index(None) if None in rows else len(rows)
+        sides = [*zip(*rows[:bad], strict=True)] or [(), ()]
+        scores = translator.score(*sides, tokens_per_batch, first)
+        for mean, source, target in zip(scores, *sides, strict=True):
+            print(f"{mean:.4f}\t{source}\t{target}", flush=True)
+        if bad < len(lines):
+            raise UserError(
+                f"{input.name}:{first + bad}: expected a source, a tab "
+                f"and a translation, found {lines[bad].count(chr(9))} tabs; mend the "
+                "line, or name its columns, such as --columns 2,1"
+            )
+        first += len(lines)
+
+
+@app.command(rich_help_panel="Translate")
+def bulk(
+    input: Annotated[
+        list[str],
+        Option("--input", "-i", help="A file (.gz too), or 'in/*.csv'. Repeatable."),
+    ],
+    out: Annotated[str, Option(help="The folder to write.")],
+    beam_options: Annotated[
+        list[str] | None, Argument(help="Beam's, after --.")
+    ] = None,
+    model: Annotated[str | None, Option(help="An exported model.")] = None,
+    format: Annotated[
+        str | None, Option(help="text, csv, tsv, jsonl, parquet.")
+    ] = None,
+    column: Annotated[str, Option(help="The column or field of the texts.")] = "text",
+    id_column: Annotated[str | None, Option(help="The column of ids.")] = None,
+    runner: Annotated[str, Option(help="Where Apache Beam runs.")] = "DirectRunner",
+):
+    """Translate files of any number and size, on Apache Beam.
+
+    Formats and ids come from the files' names and lines, unless you name a format and a
+    column of ids. Writes OUT/translations-*, JSON lines (of Parquet, Parquet) with id,
+    source, translation and score in any order, and OUT/dead-letters-* with the records
+    that failed, their place and the reason. Paths may be of storage that Beam reaches,
+    such as gs://.
+    """
+    need("beam", "apache_beam")
+    logging.root.setLevel(logging.ERROR)  # what Beam says while it is imported
+    logging.getLogger("apache_beam").setLevel(logging.CRITICAL)  # errors come as ours
+    from tfxformer.bulk import bulk
+
+    options = {"model": model, "format": format, "column": column}
+    options |= {"id_column": id_column, "runner": runner}
+    counts = bulk(input, out, **options, beam_options=beam_options or ())
+    translated = counts.pop("translated")
+    line = f"{translated:,} translated, {sum(counts.values()):,} failed"
+    reasons = ", ".join(f"{count:,} {reason}" for reason, count in counts.items())
+    print(f"{out}: {line} ({reasons})" if counts else f"{out}: {line}")
+
+
+@app.command(rich_help_panel="Serve")
 @with_settings("decoding", DecodingOptions)
 def export(
     run: Annotated[Path, Option(help="A run folder.")],
@@ -337,47 +383,7 @@ def export(
     print(path)
 
 
-@app.command()
-def bulk(
-    input: Annotated[
-        list[str],
-        Option("--input", "-i", help="A file (.gz too), or 'in/*.csv'. Repeatable."),
-    ],
-    out: Annotated[str, Option(help="The folder to write.")],
-    beam_options: Annotated[
-        list[str] | None, Argument(help="Beam's, after --.")
-    ] = None,
-    model: Annotated[str | None, Option(help="An exported model.")] = None,
-    format: Annotated[
-        str | None, Option(help="text, csv, tsv, jsonl, parquet.")
-    ] = None,
-    column: Annotated[str, Option(help="The column or field of the texts.")] = "text",
-    id_column: Annotated[str | None, Option(help="The column of ids.")] = None,
-    runner: Annotated[str, Option(help="Where Apache Beam runs.")] = "DirectRunner",
-):
-    """Translate files of any number and size, on Apache Beam.
-
-    Formats and ids come from the files' names and lines, unless you name a format and a
-    column of ids. Writes OUT/translations-*, JSON lines (of Parquet, Parquet) with id,
-    source, translation and score in any order, and OUT/dead-letters-* with the records
-    that failed, their place and the reason. Paths may be of storage that Beam reaches,
-    such as gs://.
-    """
-    need("beam", "apache_beam")
-    logging.root.setLevel(logging.ERROR)  # what Beam says while it is imported
-    logging.getLogger("apache_beam").setLevel(logging.CRITICAL)  # errors come as ours
-    from tfxformer.bulk import bulk
-
-    options = {"model": model, "format": format, "column": column}
-    options |= {"id_column": id_column, "runner": runner}
-    counts = bulk(input, out, **options, beam_options=beam_options or ())
-    translated = counts.pop("translated")
-    line = f"{translated:,} translated, {sum(counts.values()):,} failed"
-    reasons = ", ".join(f"{count:,} {reason}" for reason, count in counts.items())
-    print(f"{out}: {line} ({reasons})" if counts else f"{out}: {line}")
-
-
-@app.command()
+@app.command(rich_help_panel="Serve")
 @with_settings("settings", ServerSettings, *SERVING)
 def serve(
     repository: Annotated[Path | None, Argument(help="A model repository.")] = None,
@@ -407,7 +413,21 @@ def serve(
     serve(repository, config, settings)
 
 
-@app.command()
+@app.command(rich_help_panel="Serve")
+def verify(
+    path: Annotated[Path, Argument(help="A SavedModel, or its folder of versions.")],
+    allow_xla: Annotated[bool, Option(help="Let signatures need XLA.")] = False,
+):
+    """Check that TensorFlow Serving will run a SavedModel, any one."""
+    from tfxformer.exporting.verify import verify
+
+    report = verify(path, allow_xla=allow_xla)
+    print(report.describe())
+    if not report.ok:
+        raise Exit(1)
+
+
+@app.command(rich_help_panel="Look")
 def demo(
     run: Model = None,
     host: Annotated[str, Option(help="The address to listen on.")] = "127.0.0.1",
@@ -425,21 +445,7 @@ def demo(
     demo(run, checkpoint, host, port)
 
 
-@app.command()
-def verify(
-    path: Annotated[Path, Argument(help="A SavedModel, or its folder of versions.")],
-    allow_xla: Annotated[bool, Option(help="Let signatures need XLA.")] = False,
-):
-    """Check that TensorFlow Serving will run a SavedModel, any one."""
-    from tfxformer.exporting.verify import verify
-
-    report = verify(path, allow_xla=allow_xla)
-    print(report.describe())
-    if not report.ok:
-        raise Exit(1)
-
-
-app.add_typer(plot, name="plot")
+app.add_typer(plot, name="plot", rich_help_panel="Look")
 
 
 if __name__ == "__main__":

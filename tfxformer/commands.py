@@ -3,7 +3,10 @@
 import functools
 import importlib.util
 import inspect
+import itertools
+import operator
 import re
+import sys
 from pathlib import Path
 from typing import Annotated, get_type_hints
 
@@ -12,7 +15,7 @@ from typer import Option
 
 import tfxformer
 from tfxformer.console import start_logging, start_tensorflow
-from tfxformer.errors import UserError
+from tfxformer.errors import INTERRUPTED, Stopped, UserError
 from tfxformer.exporting.repository import chosen_model
 
 Checkpoint = Annotated[str, Option(help="Weights of a run folder: best or last.")]
@@ -28,7 +31,7 @@ Model = Annotated[
 
 
 class _Group(typer.core.TyperGroup):
-    """Commands that take the group's `-q`, too."""
+    """Commands in groups, which take the program's `-q`, too, and end in one line."""
 
     def __init__(self, **attributes):
         super().__init__(**attributes)
@@ -36,6 +39,30 @@ class _Group(typer.core.TyperGroup):
         for command in self.commands.values():
             if not isinstance(command, _Group):
                 command.params.append(quiet)
+            for parameter in command.params:
+                in_words = functools.partial(_in_words, parameter.display_type)
+                parameter.display_type = in_words
+
+    def invoke(self, ctx):
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise Stopped("interrupted", INTERRUPTED) from None
+        except BrokenPipeError:  # the reader of our answer has seen enough
+            sys.stdout = None
+            sys.exit(0)
+
+    def format_commands(self, ctx, formatter):
+        panel = operator.attrgetter("rich_help_panel")
+        for title, group in itertools.groupby(self.commands.values(), panel):
+            with formatter.section(title or "Commands"):
+                formatter.write_dl([(x.name, x.get_short_help_str(99)) for x in group])
+
+
+def _in_words(display_type, ctx):
+    """A type as the help calls it: <list[str]> is <texts>."""
+    word = re.sub(r"list\[(\w+)\]", r"\1s", display_type(ctx).lower())
+    return re.sub("int range|int|float", "number", word.replace("str", "text"))
 
 
 def _quiet(value: bool):

@@ -55,12 +55,6 @@ def test_names_that_are_no_folder_are_refused(tmp_path, name):
         repository.next_version(tmp_path, name, write)
 
 
-def test_a_repository_that_cannot_be_written_is_named(tmp_path):
-    (tmp_path / "file").touch()
-    with pytest.raises(UserError, match="file"):
-        repository.next_version(tmp_path / "file", "model", write)
-
-
 def test_the_shipped_model_is_the_newest(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     file = tmp_path / "lib" / "installed" / "exporting" / "repository.py"

@@ -15,7 +15,7 @@ from unittest.mock import ANY
 import grpc
 import pytest
 import tensorflow as tf
-from local_server import ask
+from serving_load import ask
 from tensorflow_serving.apis import get_model_metadata_pb2 as metadata_pb2
 from tensorflow_serving.apis import get_model_status_pb2 as status_pb2
 from tensorflow_serving.apis.model_service_pb2_grpc import ModelServiceStub

@@ -24,6 +24,7 @@ def test_versions_and_labels(server):
         assert answer == (200, {"predictions": [2.5, 3.0]})
     for rest in ("", "/metadata"):
         assert server.ask(f"/v1/models/pt_en/labels/stable{rest}")[0] == 200
+    assert server.ask("http://any/v1/models/pt_en")[0] == 200  # in absolute form
     status, found = server.ask("/v1/models/pt_en/labels/canary:predict", {})
     assert status == 404 and "Specific(pt_en, 2)" in found["error"]
 

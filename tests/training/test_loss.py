@@ -1,6 +1,5 @@
 """The losses and the accuracy, against NumPy and autodiff: padding never counts."""
 
-import keras
 import numpy as np
 import numpy_transformer as numpy_version
 import pytest
@@ -57,17 +56,6 @@ def test_more_padding_changes_nothing(of):
     assert float(of(np.zeros_like(labels), logits)) == 0  # nothing but padding
 
 
-def test_by_hand():
-    # Softmax of (0, ln 3): 1/4 and 3/4.
-    logits = np.array([[[0, np.log(3)], [0, np.log(3)], [9, 9]]], "float32")
-    labels = np.array([[1, 1, 0]])
-    assert_allclose(masked_loss(labels, logits), np.log(4 / 3), rtol=1e-6)
-    assert_allclose(masked_accuracy(labels, logits), 1)
-    # A smoothed target of 0.9 + 0.1 / 2 and 0.1 / 2.
-    expected = 0.95 * np.log(4 / 3) + 0.05 * np.log(4)
-    assert_allclose(smoothed_loss(labels, logits), expected, rtol=1e-6)
-
-
 @pytest.mark.parametrize("of", LOSSES)
 def test_labels_and_logits_of_any_type(of):
     labels, logits = a_batch()
@@ -77,21 +65,6 @@ def test_labels_and_logits_of_any_type(of):
         half = tf.cast(logits, dtype)
         exact = of(labels, tf.cast(half, "float32"))
         assert_allclose(of(labels, half), exact, rtol=1e-5)
-
-
-def test_a_compiled_model_reports_the_same_numbers():
-    """Keras's own masks and means stay out."""
-    labels, _ = a_batch()
-    ids = np.random.default_rng(2).integers(0, VOCAB, labels.shape)
-    layers = [keras.layers.Embedding(VOCAB, 8), keras.layers.Dense(VOCAB)]
-    model = keras.Sequential(layers)
-    logits = model(ids)
-    model.compile("sgd", smoothed_loss, metrics=[masked_accuracy], run_eagerly=True)
-    numbers = model.evaluate(ids, labels, batch_size=3, verbose=0, return_dict=True)
-    expected = numpy_version.cross_entropy(logits, labels, 0.1)
-    assert_allclose(numbers["loss"], expected, rtol=1e-5)
-    expected = numpy_version.accuracy(logits, labels)
-    assert_allclose(numbers["masked_accuracy"], expected, rtol=1e-5)
 
 
 # --- The output projection and its loss in one ---

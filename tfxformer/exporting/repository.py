@@ -99,24 +99,21 @@ def next_version(to, name, write):
             "it is a folder and a part of a server's addresses"
         )
     folder = Path(to) / name
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        # Beside the versions, so that renaming is one step; a name that is no
-        # number is no version to a server.
-        with tempfile.TemporaryDirectory(
-            prefix=".part-", dir=folder, ignore_cleanup_errors=True
-        ) as scratch:
-            written = write(Path(scratch, "1"))
-            taken = [int(p.name) for p in folder.iterdir() if p.name.isdecimal()]
-            for number in itertools.count(max(taken, default=0) + 1):
-                version = folder / str(number)
-                try:
-                    return Path(scratch, "1").rename(version), written
-                except OSError:
-                    if not version.exists():  # else another export took the number
-                        raise
-    except OSError as error:
-        raise UserError(f"{error.filename}: {error.strerror}") from None
+    folder.mkdir(parents=True, exist_ok=True)
+    # Beside the versions, so that renaming is one step; a name that is no number is no
+    # version to a server.
+    with tempfile.TemporaryDirectory(
+        prefix=".part-", dir=folder, ignore_cleanup_errors=True
+    ) as scratch:
+        written = write(Path(scratch, "1"))
+        taken = [int(p.name) for p in folder.iterdir() if p.name.isdecimal()]
+        for number in itertools.count(max(taken, default=0) + 1):
+            version = folder / str(number)
+            try:
+                return Path(scratch, "1").rename(version), written
+            except OSError:
+                if not version.exists():  # else another export took the number
+                    raise
 
 
 def read_metadata(path):

@@ -20,21 +20,3 @@ from tfxformer.layers.stacks import (
     EncoderLayer,
     FeedForward,
 )
-
-__all__ = [
-    "AddAndNorm",
-    "CausalSelfAttention",
-    "CrossAttention",
-    "Decoder",
-    "DecoderLayer",
-    "Encoder",
-    "EncoderLayer",
-    "FeedForward",
-    "GlobalSelfAttention",
-    "MultiHeadAttention",
-    "PositionalEmbedding",
-    "look_ahead_mask",
-    "padding_mask",
-    "positional_encoding",
-    "scaled_dot_product_attention",
-]

@@ -16,8 +16,9 @@ from tensorflow_serving.apis.predict_pb2 import PredictResponse
 from tfxformer.server import ServingError, invalid, metrics, tensors
 from tfxformer.server.batching import as_serving_error
 
+# A request line may be in absolute form (RFC 9112, 3.2.2).
 _PATH = re.compile(
-    r"/v1/models(?:/(?P<name>[^/:]+))?"
+    r"(?:https?://[^/]*)?/v1/models(?:/(?P<name>[^/:]+))?"
     r"(?:/versions/(?P<version>\d{1,18})|/labels/(?P<label>[^/:]+))?"
     r"(?P<asked>/metadata|:predict)?",
     re.I | re.A,

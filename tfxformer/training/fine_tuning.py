@@ -28,7 +28,7 @@ def settings(name):
         A dict of the sections ``model`` and ``tokenizer``.
 
     Raises:
-        UserError: there is no such model, or it has an architecture without settings.
+        UserError: there is no such model.
 
     Example:
         >>> settings("pt_en")["tokenizer"]
@@ -39,8 +39,6 @@ def settings(name):
         theirs = Run.open(path).config().model_dump()
         return {section: theirs[section] for section in ("model", "tokenizer")}
     architecture = read_metadata(path)["architecture"]
-    if not architecture["use_positions"]:
-        raise UserError(f"{path}: its model has no positions, which is no setting")
     return {
         "model": {name: architecture[name] for name in ModelConfig.model_fields},
         "tokenizer": {"vocab_size": architecture["input_vocab_size"]},
@@ -98,9 +96,7 @@ def load(name):
         True
     """
     path = _find(name)
-    if not _is_export(path):
-        return Run.open(path).load()
-    return read_export(path)
+    return read_export(path) if _is_export(path) else Run.open(path).load()
 
 
 def _find(name):

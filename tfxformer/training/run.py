@@ -7,7 +7,6 @@ import json
 import logging
 import os
 import shutil
-import socket
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -171,35 +170,24 @@ class Run:
 
     def publish(self, checkpoint):
         """Gives a checkpoint's weights the names under which a run's are found."""
-        _link(checkpoint.weights_file, self.weights_file("last"))
+        _copy(checkpoint.weights_file, self.weights_file("last"))
         if checkpoint.state()["best_step"] == checkpoint.step:
             # What was validated: the moving average where there is one.
             averaged = checkpoint.path / AVERAGED
             best = averaged if averaged.exists() else checkpoint.weights_file
-            _link(best, self.weights_file("best"))
+            _copy(best, self.weights_file("best"))
 
     @contextlib.contextmanager
     def locked(self):
         """Within it, no other process trains in this folder, or a `UserError`."""
-        file = self.path / ".lock"
-        try:
-            opened = open(file, "a+", encoding="utf-8")  # noqa: SIM115
-        except OSError as error:
-            raise UserError(f"{file}: {error.strerror}") from None
-        with opened:
+        with open(self.path / ".lock", "a") as file:
             try:
-                fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                opened.seek(0)
                 raise UserError(
-                    f"{self.path}: {opened.read()} is training in this folder: wait "
+                    f"{self.path}: another process is training in this folder: wait "
                     "for it, or use another folder"
                 ) from None
-            # Only for the message above: a full disk is no reason to stop here.
-            with contextlib.suppress(OSError):
-                os.ftruncate(opened.fileno(), 0)
-                who = f"process {os.getpid()} on {socket.gethostname()}"
-                os.write(opened.fileno(), who.encode())
             yield
 
 
@@ -245,17 +233,10 @@ class Checkpoint:
             raise UserError(f"{file}: damaged, its checksum is another") from None
 
 
-def _link(file, name):
-    """A second name for a file, which costs no room; a copy where that cannot be."""
+def _copy(file, name):
+    """Copies a file to a name that never has half of it."""
     part = name.with_name(f".part.{name.name}")
-    part.unlink(missing_ok=True)
-    # Renaming one name of a file to another of its names would leave both.
-    if name.exists() and os.path.samefile(file, name):
-        return
-    try:
-        os.link(file, part)
-    except OSError:
-        shutil.copyfile(file, part)
+    shutil.copyfile(file, part)
     os.replace(part, name)
 
 

@@ -49,6 +49,7 @@ def train(config, out):
         UserError: a setting or a source is wrong; the folder holds a run with other
             settings, or another process trains in it; a loss is not finite; nothing
             can be saved; or another worker is lost.
+        OSError: the folder cannot be written to.
         Stopped: after SIGTERM or SIGINT, once the state is saved.
 
     Example:
@@ -99,16 +100,13 @@ def train(config, out):
 
 def _check(config, run):
     """Refuses, before any work, what cannot be trained; makes the run folder."""
-    out, found = run.path, []
+    out, begun = run.path, {"tokenizer.model", "tokens", ".lock"}
     if not config.data.sources:
         raise UserError("data.sources is empty: name where sentence pairs come from")
     corpora.input_files([*config.data.sources, *filter(None, [config.data.valid])])
     if run.config_file.exists():
         _check_same(config, run, _MAY_CHANGE)
-    elif out.is_dir():
-        found = [path.name for path in out.iterdir()]
-    # What a start that was stopped early may have left.
-    if {*found} - {"tokenizer.model", "tokens", ".lock"}:
+    elif out.is_dir() and {path.name for path in out.iterdir()} - begun:
         raise UserError(
             f"{out}: is neither a run folder nor an empty folder; name another"
         )
@@ -121,10 +119,7 @@ def _check(config, run):
             )
         if config.training.init_from is not None:
             fine_tuning.check(config)
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"{out}: {error.strerror}") from None
+    out.mkdir(parents=True, exist_ok=True)
 
 
 def _check_same(config, run, may_change):
