@@ -100,13 +100,14 @@ class TokenFile:
         lengths: tokens of each source and target, uint16 ``(pairs, 2)``.
 
     Raises:
-        UserError: the folder holds no token ids, or damaged ones.
+        OSError: the folder holds no token ids.
+        UserError: they are damaged.
 
     Example:
         >>> TokenFile("nowhere")
         Traceback (most recent call last):
         ...
-        tfxformer.errors.UserError: nowhere: No such file or directory
+        FileNotFoundError: [Errno 2] No such file ...: 'nowhere/tokens.json'
     """
 
     def __init__(self, folder):
@@ -123,8 +124,6 @@ class TokenFile:
             whole = len(self) == sum(source["pairs"] for source in self.sources)
             if not whole or (self.folder / "ids.bin").stat().st_size != size:
                 raise ValueError
-        except OSError as error:
-            raise UserError(f"{folder}: {error.strerror}") from None
         except (ValueError, KeyError, TypeError):
             raise UserError(f"{folder}: damaged: delete it") from None
 

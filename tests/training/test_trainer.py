@@ -295,11 +295,14 @@ def test_what_cannot_be_is_refused_before_a_folder_is_made(
     assert not (tmp_path / "run").exists()
 
 
-def test_a_start_that_failed_leaves_a_folder_to_start_in(corpus, tmp_path):
+def test_a_start_that_fails_leaves_no_folder(corpus, tmp_path):
     small = write_pairs(tmp_path / "small.tsv", [("um", "one")])
-    with pytest.raises(UserError, match=r"too few to hold some out: .*--valid"):
-        train(settings(small), tmp_path / "run")
-    run = train(settings(corpus, "training.steps=1"), tmp_path / "run")
+    for out in (tmp_path / "new", tmp_path / "there"):
+        with pytest.raises(UserError, match=r"too few to hold some out: .*--valid"):
+            train(settings(small), out)
+        assert not out.exists() or out.name == "there"
+        (tmp_path / "there").mkdir(exist_ok=True)
+    run = train(settings(corpus, "training.steps=1"), tmp_path / "there")
     assert outcome(run)["state"]["step"] == 1
 
 

@@ -55,7 +55,7 @@ def load_data(config, run):
             data = open_data(run)
             if data.tokens.about["made_of"] == [*made_of, data.tokenizer.digest]:
                 return data
-        except UserError as error:
+        except (UserError, OSError) as error:
             log.info("%s; making it again", error)
     sources, valid = _read_pairs(config)
     # The weights of a run that has begun are of its vocabulary.

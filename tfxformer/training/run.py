@@ -110,7 +110,7 @@ class Run:
             try:
                 checkpoint.verify()
                 return checkpoint
-            except UserError as error:
+            except (UserError, OSError) as error:
                 log.warning("%s; trying the checkpoint before it", error)
         if found:
             raise UserError(
@@ -218,7 +218,7 @@ class Checkpoint:
         """Compares its files with their checksums.
 
         Raises:
-            UserError: naming the one that is damaged or missing.
+            UserError, OSError: naming the one that is damaged or missing.
         """
         file = self.path / DIGESTS
         try:
@@ -227,8 +227,6 @@ class Checkpoint:
                 file = self.path / name
                 if _digest(file) != digest:
                     raise ValueError
-        except OSError as error:
-            raise UserError(f"{file}: {error.strerror}") from None
         except ValueError:
             raise UserError(f"{file}: damaged, its checksum is another") from None
 
@@ -306,17 +304,14 @@ def measurements(path):
         values by name, such as ``loss``.
 
     Raises:
-        UserError: the folder has none, or they cannot be read.
+        OSError: the folder has none, or they cannot be read.
 
     Example:
         >>> measurements("nowhere")
         Traceback (most recent call last):
         ...
-        tfxformer.errors.UserError: nowhere/metrics.jsonl: No such file ...
+        FileNotFoundError: [Errno 2] No such file ...: 'nowhere/metrics.jsonl'
     """
     file = Run(Path(path)).metrics_file
-    try:
-        *lines, _ = file.read_bytes().split(b"\n")  # a kill may have cut off the last
-    except OSError as error:
-        raise UserError(f"{file}: {error.strerror}: give a run folder") from None
+    *lines, _ = file.read_bytes().split(b"\n")  # a kill may have cut off the last
     return [json.loads(line) for line in lines]

@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import shutil
 import signal
 import threading
 from pathlib import Path
@@ -72,10 +73,15 @@ def train(config, out):
                 )
         signals = stack.enter_context(_signals())
         if cluster.chief:
+            is_new = not run.path.exists()
             _check(config, run)
             stack.enter_context(run.locked())
-            data = load_data(config, run)
-            # Not before: a folder whose pairs could not be read is not yet a run.
+            try:
+                data = load_data(config, run)
+            except UserError:
+                if is_new:
+                    shutil.rmtree(run.path)
+                raise
             config.save(run.config_file)
         cluster.wait()
         if not cluster.chief:
