@@ -169,7 +169,8 @@ def test_python_functions_and_crashes(tmp_path):
 
 @pytest.mark.slow
 def test_a_process_that_hangs_is_stopped(tmp_path, monkeypatch):
-    save(tmp_path, b=lambda x: {"y": tf.while_loop(lambda _: True, lambda x: x, [x])})
+    loop = lambda x: tf.while_loop(lambda x: True, lambda x: [x], [x])[0]  # noqa: E731
+    save(tmp_path, b=lambda x: {"y": loop(x)})
     monkeypatch.setattr(verify_module, "TIMEOUT", 20)
     detail = failures(verify(tmp_path).lines)["process"]
     assert "gave no answer within 20 s and was stopped" in detail

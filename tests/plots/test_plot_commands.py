@@ -121,7 +121,7 @@ def test_neighbours(drawn, model, translator):
         ("attention _", "the text is empty: give a sentence"),
         ("attention a --head 1", "--head: give --layer, too"),
         ("lengths", "name the pairs, such as --data pairs.tsv"),
-        ("curves none", "No such file or directory: 'none/metrics.jsonl'"),
+        ("curves none", "[Errno 2] No such file or directory: 'none/metrics.jsonl'"),
         ("curves .", "the runs have no measurements to draw"),
         ("schedule --preset bas", "bas: no such preset"),
         ("attention a RUN --layer 2", "--layer 2: the model has 1"),
