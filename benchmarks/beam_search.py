@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from tfxformer import DecodingOptions, corpora
 from tfxformer.decoding import decode
-from tfxformer.exporting.repository import read_export, shipped_model
+from tfxformer.repository import read_export, shipped_model
 from tfxformer.tokenizer import encode_source
 
 

@@ -27,7 +27,7 @@ start_tensorflow()
 
 from tfxformer import Translator, corpora  # noqa: E402
 from tfxformer.exporting.ctranslate2 import specification  # noqa: E402
-from tfxformer.exporting.repository import find_model  # noqa: E402
+from tfxformer.repository import find_model  # noqa: E402
 from tfxformer.tokenizer import encode_source  # noqa: E402
 
 OURS = "ours"

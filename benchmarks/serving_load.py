@@ -91,7 +91,7 @@ def command(*arguments):
 def right_answers(count=None, texts=None):
     """Translations by the shipped model in this process, of one text at a time."""
     from tfxformer import corpora
-    from tfxformer.exporting.repository import shipped_model
+    from tfxformer.repository import shipped_model
 
     translate = tf.saved_model.load(str(shipped_model())).signatures["translate"]
     if texts is None:

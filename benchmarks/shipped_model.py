@@ -21,7 +21,7 @@ import numpy as np
 from sacrebleu.metrics import BLEU, CHRF
 from turns import HERE, about, save, started, summarise, table, take_turns
 
-from tfxformer.exporting.repository import find_model
+from tfxformer.repository import find_model
 
 sys.path.insert(0, str(HERE.parent / "recipes"))
 from augment import without_accents

@@ -10,8 +10,8 @@ import pytest
 import typer
 
 from tfxformer import cli
-from tfxformer.exporting.repository import shipped_model
 from tfxformer.exporting.verify import verify
+from tfxformer.repository import shipped_model
 from tfxformer.training.run import Run
 
 pytestmark = pytest.mark.usefixtures("loaded_once")

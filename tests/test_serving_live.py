@@ -12,7 +12,7 @@ import yaml
 from local_server import wait_for
 from serving_load import command, load, right_answers
 
-from tfxformer.exporting.repository import shipped_model
+from tfxformer.repository import shipped_model
 
 SERVING = Path(__file__).parent.parent / "serving"
 TEXTS = ["O gato preto bebeu o leite.", "Bom dia!"]

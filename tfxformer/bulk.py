@@ -28,7 +28,7 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from pyarrow import parquet
 
 from tfxformer.errors import UserError
-from tfxformer.exporting.repository import chosen_model, find_saved_model
+from tfxformer.repository import chosen_model, find_saved_model
 
 log = logging.getLogger("tfxformer")
 

@@ -31,8 +31,8 @@ from tfxformer.console import say, start_logging, start_tensorflow
 from tfxformer.corpora.files import pick, read_argument, read_texts
 from tfxformer.decoding import DecodingOptions
 from tfxformer.errors import PREEMPTED, Stopped, UserError, check_output, write_file
-from tfxformer.exporting.repository import shipped_model
 from tfxformer.plots.commands import app as plot
+from tfxformer.repository import shipped_model
 from tfxformer.server import ServerSettings
 
 log = logging.getLogger("tfxformer")

@@ -16,7 +16,7 @@ from typer import Option
 import tfxformer
 from tfxformer.console import start_logging, start_tensorflow
 from tfxformer.errors import INTERRUPTED, Stopped, UserError
-from tfxformer.exporting.repository import chosen_model
+from tfxformer.repository import chosen_model
 
 Checkpoint = Annotated[str, Option(help="Weights of a run folder: best or last.")]
 Model = Annotated[

@@ -14,9 +14,9 @@ import numpy as np
 
 from tfxformer.console import say
 from tfxformer.errors import UserError
-from tfxformer.exporting.repository import SHIPPED, chosen_model
 from tfxformer.plots import draw_mask, draw_positions
 from tfxformer.plots.attention_maps import AttentionPage, attention_maps
+from tfxformer.repository import SHIPPED, chosen_model
 from tfxformer.training.run import Run
 from tfxformer.translator import Translator
 

@@ -12,8 +12,8 @@ from tfxformer import sentences
 from tfxformer.decoding import DecodingOptions, decode_steps
 from tfxformer.decoding.options import NEVER
 from tfxformer.errors import UserError
-from tfxformer.exporting.repository import find_model, read_export, read_metadata
-from tfxformer.exporting.signatures import signatures
+from tfxformer.repository import find_model, read_export, read_metadata
+from tfxformer.signatures import signatures
 from tfxformer.tokenizer import encode_source
 from tfxformer.training.run import Run
 

@@ -13,12 +13,6 @@ from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
 from tfxformer import DecodingOptions, Tokenizer, Transformer, Translator
 from tfxformer.errors import UserError
 from tfxformer.exporting import saved_model
-from tfxformer.exporting.repository import (
-    WARM_UP_FILE,
-    read_export,
-    read_metadata,
-    read_records,
-)
 from tfxformer.exporting.saved_model import (
     HalfWeights,
     average_checkpoints,
@@ -27,6 +21,12 @@ from tfxformer.exporting.saved_model import (
     write,
 )
 from tfxformer.exporting.verify import Report, verify
+from tfxformer.repository import (
+    WARM_UP_FILE,
+    read_export,
+    read_metadata,
+    read_records,
+)
 from tfxformer.training.run import Run
 
 # DESIGN's contract: what goes in and what comes out, by name, type and shape.

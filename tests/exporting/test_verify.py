@@ -12,8 +12,8 @@ from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 from tfxformer.errors import UserError
 from tfxformer.exporting import verify as verify_module
-from tfxformer.exporting.repository import EXAMPLES_FILE, read_records, write_records
 from tfxformer.exporting.verify import verify
+from tfxformer.repository import EXAMPLES_FILE, read_records, write_records
 
 X = tf.TensorSpec([None, 4], tf.float32, name="x")
 
@@ -180,7 +180,7 @@ def test_it_needs_no_model_code():
     code = "import sys, tfxformer.exporting.verify; print(*sys.modules)"
     loaded = subprocess.check_output([sys.executable, "-c", code], text=True).split()
     ours = {name for name in loaded if name.startswith("tfxformer.")}
-    modules = ("errors", "exporting", "exporting.repository", "exporting.verify")
+    modules = ("errors", "exporting", "exporting.verify", "repository")
     assert ours == {f"tfxformer.{name}" for name in modules}
 
 

@@ -9,7 +9,7 @@ import pytest
 from tensorflow_serving.config.model_server_config_pb2 import ModelConfig
 
 from tfxformer.errors import UserError
-from tfxformer.exporting.repository import WARM_UP_FILE, write_records
+from tfxformer.repository import WARM_UP_FILE, write_records
 from tfxformer.server import ServingError
 from tfxformer.server.configs import find_models, versions
 from tfxformer.server.models import Models

@@ -6,7 +6,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from tfxformer.errors import UserError
-from tfxformer.exporting.repository import read_export, read_metadata, shipped_model
+from tfxformer.repository import read_export, read_metadata, shipped_model
 from tfxformer.training import fine_tuning, trainer
 from tfxformer.training.run import Run
 

@@ -13,15 +13,15 @@ import tensorflow as tf
 from tfxformer import __version__
 from tfxformer.console import quiet_stderr, say
 from tfxformer.errors import UserError
-from tfxformer.exporting.repository import (
+from tfxformer.exporting.verify import verify
+from tfxformer.repository import (
     EXAMPLES_FILE,
     METADATA_FILE,
     WARM_UP_FILE,
     next_version,
     write_records,
 )
-from tfxformer.exporting.signatures import XLA_COLUMNS, XLA_ROWS, n_best_options
-from tfxformer.exporting.verify import verify
+from tfxformer.signatures import XLA_COLUMNS, XLA_ROWS, n_best_options
 from tfxformer.training.run import Run, load_weights
 from tfxformer.translator import Translator
 

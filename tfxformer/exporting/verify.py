@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tfxformer.exporting.repository import EXAMPLES_FILE, find_saved_model, read_records
+from tfxformer.repository import EXAMPLES_FILE, find_saved_model, read_records
 
 TIMEOUT = 600  # seconds until the process that loads and runs a model is stopped
 TOLERANCE = 1e-4  # absolute, for floats: another process may sum in another order

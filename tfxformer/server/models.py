@@ -21,7 +21,7 @@ from tensorflow_serving.apis import get_model_metadata_pb2 as metadata_pb2
 from tensorflow_serving.apis import get_model_status_pb2 as status_pb2
 
 from tfxformer.errors import UserError
-from tfxformer.exporting.repository import WARM_UP_FILE, read_records
+from tfxformer.repository import WARM_UP_FILE, read_records
 from tfxformer.server import ServingError, invalid, metrics
 from tfxformer.server.batching import as_serving_error
 from tfxformer.server.configs import versions

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tfxformer.config import ModelConfig
 from tfxformer.errors import UserError
-from tfxformer.exporting.repository import (
+from tfxformer.repository import (
     SHIPPED,
     find_model,
     read_export,

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tfxformer import repository
 from tfxformer.errors import UserError
-from tfxformer.exporting import repository
 
 
 def write(part):
@@ -57,7 +57,7 @@ def test_names_that_are_no_folder_are_refused(tmp_path, name):
 
 def test_the_shipped_model_is_the_newest(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    file = tmp_path / "lib" / "installed" / "exporting" / "repository.py"
+    file = tmp_path / "lib" / "installed" / "repository.py"
     monkeypatch.setattr(repository, "__file__", str(file))
     with pytest.raises(UserError, match=r"no model came.*--model"):
         repository.shipped_model()

@@ -35,7 +35,7 @@ def shipped_model():
         >>> shipped_model().parent.name
         'pt_en'
     """
-    package = Path(__file__).parents[1]
+    package = Path(__file__).parent
     for place in (Path(), package, package.parent):
         version = newest_version(place / "export" / SHIPPED)
         if version is not None:
