@@ -109,7 +109,7 @@ def test_each_pass_of_the_dataset_has_every_pair_once_in_another_order(rows):
     found = [Counter(chain.from_iterable(map(read, some))) for some in passes]
     assert found[0] == Counter(rows[:500])
     assert as_lists(passes[0]) != as_lists(passes[1])
-    # Where one pass ends, the next goes on.
+    # The next pass begins where one ends.
     assert all(2 <= times <= 3 for times in sum(found, Counter()).values())
     with pytest.raises(UserError, match="no pair has at most 2 tokens"):
         make_batches(pairs, Numbers(), max_length=3)

@@ -293,7 +293,7 @@ WRONG = [
     ([*TRAIN, "--encoding", "x"], "--encoding 'x': there is no such encoding"),
     ([*TRAIN, "--from", "nowhere"], "nowhere"),
     (["translate", "--run", "OUT", "a"], "no such run folder"),
-    ([*TRANSLATE, "--input", "no.txt"], "'no.txt': No such file"),
+    ([*TRANSLATE, "--input", "no.txt"], "No such file or directory: 'no.txt'"),
     ([*TRANSLATE, "--tokens-per-batch", "0", "a"], "--tokens-per-batch"),
     ([*TRANSLATE, "--input", "PAIRS", "a"], "not both"),
     ([*TRANSLATE, "--beam", "0", "a"], "--beam 0: must be greater than or equal to 1"),
@@ -310,7 +310,7 @@ WRONG = [
         [*TRANSLATE, "um", "n\udce3o"],
         "text 2: not UTF-8; name its encoding, such as --encoding latin-1",
     ),
-    (["score", "--run", "RUN", "--input", "no.tsv"], "'no.tsv': No such file"),
+    (["score", "--run", "RUN", "--input", "no.tsv"], "directory: 'no.tsv'"),
     (["score", "--run", "RUN", "--input", "RUN"], "Is a directory"),
     (
         ["score", "--run", "RUN", "--input", "PAIRS"],

@@ -75,7 +75,7 @@ def make_batches(pairs, tokenizer, *, tokens_per_batch=4096, max_length=128, see
     passes, size = itertools.count(), batches.batches_per_epoch()
 
     def one_pass():
-        # Each goes on where the last one ended, for the cuts differ a little.
+        # Each begins where the last one ended, since the cuts differ a little.
         position = batches.after(None, next(passes) * size)
         return itertools.islice(batches.generate(position), size)
 

@@ -14,7 +14,7 @@ import uuid
 from pathlib import Path
 from typing import Annotated, Literal
 
-from typer import Argument, Exit, FileBinaryRead, Option
+from typer import Argument, Exit, Option
 
 from tfxformer import corpora
 from tfxformer.commands import (
@@ -40,8 +40,7 @@ log = logging.getLogger("tfxformer")
 app = commands("Train a Transformer translator on two columns of text, and serve it.")
 
 Input = Annotated[
-    FileBinaryRead | None,
-    Option("--input", "-i", metavar="<path>", help="A file; else standard input."),
+    Path | None, Option("--input", "-i", help="A file; else standard input.")
 ]
 TokensPerBatch = Annotated[int, Option(min=1, help="The most tokens of a batch.")]
 Xla = Annotated[bool, Option("--xla", help="Compile decoding with XLA.")]
@@ -230,13 +229,13 @@ def translate(
         for number, one in enumerate(text or [], 1)
     ]
     prefix = read_argument(prefix, "--prefix", data.encoding)
+    chunks = [texts] if texts else _chunks(input, data.encoding)
     translator = load_translator(run, checkpoint, _chosen(decoding), xla)
     for name in filter(os.path.isfile, text or []):
         hint = f"to translate what is in that file: -i {shlex.quote(name)}"
         log.info("%r is translated as a text; %s", name, hint)
     first = 1
-    stdin = sys.stdin.buffer
-    for lines in [texts] if texts else _chunks(input or stdin, data.encoding):
+    for lines in chunks:
         if decoding.n_best > 1:
             lists = translator.n_best(lines, tokens_per_batch, first)
             rows = [(i, *row) for i, rows in enumerate(lists, first) for row in rows]
@@ -253,8 +252,9 @@ def translate(
         first += len(lines)
 
 
-def _chunks(stream, encoding):
+def _chunks(path, encoding):
     """Lines in lists: one by one for a person who types, many at once otherwise."""
+    stream = open(path, "rb") if path else sys.stdin.buffer  # noqa: SIM115
     size = 1 if stream.isatty() else 1024
     return read_texts(stream, stream.name, encoding, size)
 
@@ -279,9 +279,10 @@ def score(
     tab before it. The score is the mean log-probability of the translation's tokens;
     nan, with a warning, where a side is too long for the model.
     """
-    translator, input = load_translator(run, checkpoint), input or sys.stdin.buffer
+    chunks = _chunks(input, data.encoding)
+    translator = load_translator(run, checkpoint)
     first = 1
-    for lines in _chunks(input, data.encoding):
+    for lines in chunks:
         rows = [pick(line, data.columns) for line in lines]
         bad = rows.index(None) if None in rows else len(rows)
         sides = [*zip(*rows[:bad], strict=True)] or [(), ()]
@@ -290,9 +291,9 @@ def score(
             print(f"{mean:.4f}\t{source}\t{target}", flush=True)
         if bad < len(lines):
             raise UserError(
-                f"{input.name}:{first + bad}: expected a source, a tab "
-                f"and a translation, found {lines[bad].count(chr(9))} tabs; mend the "
-                "line, or name its columns, such as --columns 2,1"
+                f"{input or '<stdin>'}:{first + bad}: expected a source, a tab and a "
+                f"translation, found {lines[bad].count(chr(9))} tabs; mend the line, "
+                "or name its columns, such as --columns 2,1"
             )
         first += len(lines)
 

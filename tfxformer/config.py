@@ -230,8 +230,9 @@ class Config(Settings):
         if size % heads:
             wrong = f"model.num_heads = {heads}: must divide model.d_model, {size}"
         elif weights is not None and len(weights) != len(data.sources):
-            count = len(data.sources)
-            wrong = f"data.weights = {weights}: must be one for each of {count} sources"
+            wrong = f"data.weights = {weights}: must be one for each source"
+        elif data.columns and data.columns[0] == data.columns[1]:
+            wrong = f"data.columns = {data.columns}: must be two different columns"
         elif training.metric == "bleu" and not training.bleu_pairs:
             wrong = "training.metric = 'bleu': needs training.bleu_pairs: 500, say"
         elif tokens < length:

@@ -71,7 +71,7 @@ def test_labels_and_logits_of_any_type(of):
 
 
 def a_case(positions, with_bias=True, dtype="float32", scale=1.0):
-    """Tensors of x, embeddings and bias, and labels of which some are padding."""
+    """Tensors of x, embeddings and bias, and labels; some labels are padding."""
     rng = np.random.default_rng(positions)
     labels = rng.integers(1, VOCAB, positions).astype("int32")
     labels[rng.random(positions) < 0.3] = 0

@@ -28,10 +28,10 @@ def attention_maps(translator, text):
     Returns:
         A dict of "encoder" and "decoder", their self-attention, and "cross", the
         decoder's attention to the source. Each is a tuple: the Q tokens that read, the
-        K tokens that are read, and float32 weights ``(layers, heads, Q, K)``, of which
-        each row sums to 1. The source has its end token. The decoder's tokens are its
-        inputs (section 3.1: "shifted right"): the start token, and what it has written;
-        in "cross" they are what it writes at each of these places.
+        K tokens that are read, and float32 weights ``(layers, heads, Q, K)`` whose
+        rows sum to 1. The source has its end token. The decoder's tokens are its inputs
+        (section 3.1: "shifted right"): the start token, and what it has written. In
+        "cross" they are what it writes at each of these places.
 
     Example:
         >>> from tfxformer import Tokenizer, Transformer, Translator

@@ -50,8 +50,7 @@ class ServingError(Exception):
 
     Args:
         code: The name of a gRPC status code.
-        message: What is wrong, on one line. It is cut where it is long, since gRPC
-            sends it in a header, of which clients take 8 KiB.
+        message: What is wrong, on one line. It is cut to fit into gRPC's headers.
         http_status: The HTTP status, if the code's own does not fit.
 
     Example:

@@ -51,7 +51,7 @@ class RunCallback(keras.callbacks.Callback):
     def __init__(self, run, settings, data, batches, state, cluster, signals, progress):
         super().__init__()
         self.run, self.settings, self.data, self.batches = run, settings, data, batches
-        self.state = state  # the one in which it begins, which moves on
+        self.state = state  # where training begins; each step updates it
         self.cluster, self.progress = cluster, progress
         self.signals = signals  # has the signal that was `caught`, or None
         self.first_step, self.first_position = state.step, state.position
