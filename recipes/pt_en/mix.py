@@ -1,0 +1,219 @@
+"""Gathers the training pairs of the shipped model, and holds some of each kind out.
+
+    python mix.py gather DATA FOLDER
+    python mix.py finish DATA FOLDER
+
+`gather` writes a file of pairs for each kind of text, `valid.KIND.tsv` to validate on,
+and `human.txt`, the Portuguese that the teacher translates. `finish` keeps what is good
+of the teacher's translations, leaves out what a test set holds, adds copies (joined, or
+written in haste) and writes `copies.KIND.tsv.gz`. `make.sh` calls both, with `recipes/`
+on Python's path.
+"""
+
+import collections
+import gzip
+import random
+import re
+import sys
+from pathlib import Path
+
+import pairs as files
+from augment import augmented
+from overlap import Overlap
+from sacrebleu.metrics import CHRF
+
+# The sources of model.yaml.
+KINDS = ["everyday", "news", "back", "textbooks", "books", "prose", "docs"]
+KINDS += ["interface", "taught", "lexicon"]
+# What the model is judged by, and the pairs that it never trains on.
+TESTS = ["ted/test.tsv", "ted/validation.tsv", "pt_en/tatoeba.test.tsv"]
+TESTS += ["pt_en/valid.tsv"]
+# At most so many pairs of documentation, and of user interfaces.
+CAP = 70_000
+# The teacher's English stays where it is so much like a person's (chrF).
+LEAST_LIKE = 40
+# How many pairs are held out of each kind, the file they come from, their sources.
+HELD_OUT, PRESS = 200, 500
+HELD = {
+    "everyday": ("everyday", ["tatoeba"]),
+    "news": ("news", ["ud-porttinari", "ud-bosque"]),
+    "encyclopedia": ("news", ["ud-gsd"]),
+    "dialogue": ("prose", ["cocoa-mt"]),
+    "questions": ("prose", ["pira"]),
+    "web": ("prose", ["web prose", "story", "prose"]),
+    "docs": ("docs", ["docs"]),
+    "interface": ("interface", ["UI", "game UI"]),
+}
+# Whose Portuguese the teacher translates.
+TAUGHT = ("prose", "docs", "interface")
+
+_CHRF = CHRF()
+# The register of `human.sources.tsv` that is not "prose", "docs" or "lexicon".
+_OTHERS = {"UI": "interface", "game UI": "interface"}
+
+_NEGATION = re.compile(
+    r"\b(no|not|never|none|nobody|nothing|nowhere|nor|neither|cannot|hardly|scarcely|"
+    r"barely|unless|non|without|ain't)\b|n['’]t\b",
+    re.IGNORECASE,
+)
+_CODE = re.compile(
+    r"[{}<>\\|_=~@#$^`\[\]]|%\w|&\w|\(\)|::|https?:|\b[a-z]+[A-Z]|\w\.[a-z]{2,}\b|"
+    r"^\d+:"
+)
+_PROGRAMMING = re.compile(
+    r"\b(Python|modules?|functions?|objects?|strings?|arguments?|attributes?|methods?|"
+    r"bytes|parameters?|iterators?|interpreter|exceptions?|deprecated|API|C)\b"
+)
+# The teacher writes "of" for "do": "what to of".
+_OF_FOR_DO = re.compile(
+    r"\bdo?n?t? of\b|\bof (it|that|this|what|so|not|you|we|I|they)\b|"
+    r"\b(to|you|I|we|they|not|can|will|would|could|should|must|may) of\b"
+)
+
+
+def repaired(source, target):
+    """Returns a machine-translated source with "no" where "não" stands for it.
+
+    The model that made it writes "não" ("not") for "no" ("in the"). Where the English
+    denies nothing, no "não" is right.
+
+    Example:
+        >>> repaired("O barco não porto.", "The boat in the harbour.")
+        'O barco no porto.'
+        >>> repaired("Não sei.", "I don't know.")
+        'Não sei.'
+    """
+    if _NEGATION.search(target):
+        return source
+    return re.sub(r"\b([Nn])ão\b(?= \w)", r"\1o", source)
+
+
+def is_clean(source, target):
+    """Returns whether a pair has no code in it, and the same numbers on both sides.
+
+    Example:
+        >>> is_clean("Tem 3 gatos.", "He has 3 cats."), is_clean("3 gatos", "2 cats")
+        (True, False)
+        >>> is_clean("Use print()", "Use print()")
+        False
+    """
+    sides = (source, target)
+    one, other = (sorted(re.findall(r"\d+", side)) for side in sides)
+    return one == other and not any(map(_CODE.search, sides))
+
+
+def gather(data, folder):
+    """Writes the pairs of each kind, those to validate on, and the teacher's texts."""
+    data = data / "pt_en"
+    about = [*_rows(data / "human.sources.tsv")][1:]
+    register = {row[0]: row[4] for row in about}
+    found = collections.defaultdict(list)  # kind: source, target, tag
+    for name in ("distilled.free", "distilled.sharealike"):
+        for source, target, tag in _rows(data / f"{name}.tsv.gz"):
+            kind = "news" if tag.startswith("ud-") else "everyday"
+            found[kind].append((source, target, tag))
+    for source, target, tag in _rows(data / "backtranslated.free.tsv.gz"):
+        found["back"].append((repaired(source, target), target, tag))
+    for source, target in _rows(data / "train.free.tsv.gz"):
+        if not (_CODE.search(target) or _PROGRAMMING.search(target)):
+            found["back"].append((repaired(source, target), target, ""))
+    for source, target in _rows(data / "books.free.tsv.gz"):
+        found["books"].append((repaired(source, target), target, ""))
+    for name in ("human.free", "human.sharealike"):
+        for source, target, tag in _rows(data / f"{name}.tsv.gz"):
+            kind = register[tag]
+            if kind == "lexicon":
+                found[kind].append((source, target, tag))
+            elif 3 <= len(source.split()) <= 60 and is_clean(source, target):
+                kind = kind if kind in ("docs", "prose") else _OTHERS.get(kind, "prose")
+                found[kind].append((source, target, tag))
+    for kind in ("prose", "docs", "interface"):
+        random.Random(1).shuffle(found[kind])
+        if kind != "prose":
+            del found[kind][CAP:]
+    for each in found.values():
+        random.Random(1).shuffle(each)
+    for name, (kind, tags) in HELD.items():
+        held = [
+            row
+            for row in found[kind]
+            if {row[2], register.get(row[2])} & {*tags} and len(row[0].split()) >= 4
+        ][:HELD_OUT]
+        files.write(folder / f"valid.{name}.tsv", [row[:2] for row in held])
+        held = {*held}
+        found[kind] = [row for row in found[kind] if row not in held]
+    press = [
+        (repaired(source, target), target)
+        for source, target in _rows(data / "train.research.tsv.gz")
+        if 6 <= len(source.split()) <= 40 and "``" not in target
+    ]
+    files.write(folder / "valid.press.tsv", random.Random(7).sample(press, PRESS))
+    for kind, each in found.items():
+        files.write(folder / f"{kind}.tsv.gz", [row[:2] for row in each])
+    texts = (row[0] for kind in TAUGHT for row in found[kind])
+    texts = dict.fromkeys(text for text in texts if 4 <= len(text.split()) <= 40)
+    part = folder / "human.part"  # what has its name is whole
+    part.write_text("".join(f"{text}\n" for text in texts), "utf-8")
+    part.replace(folder / "human.txt")
+
+
+def finish(data, folder):
+    """Writes each kind's pairs without test sentences, with copies, and the counts."""
+    written = {}
+    for kind in TAUGHT:
+        for source, target in _rows(folder / f"{kind}.tsv.gz"):
+            written.setdefault(source, target)
+    taught = [
+        (source, target)
+        for source, target in _rows(folder / "teacher.tsv.gz")
+        if target != written[source] and _is_good(target, written[source])
+    ]
+    files.write(folder / "taught.tsv.gz", taught)
+    textbooks = [
+        (repaired(source, target), target)
+        for source, target in _rows(folder / "teacher.textbooks.tsv.gz")
+        if source
+    ]
+    files.write(folder / "textbooks.tsv.gz", textbooks)
+    tests = [data / test for test in TESTS]
+    tests += [Path(__file__).with_name("sentences.tsv")]
+    tests = {file.stem: files.read(file, "test") for file in tests}
+    held_out = [files.read(file) for file in folder.glob("valid.*.tsv")]
+    tests["held out"] = [pair for pairs in held_out for pair in pairs]
+    counts = ""
+    for kind in KINDS:
+        overlaps = [Overlap(name, pairs) for name, pairs in tests.items()]
+        kept = [
+            pair
+            for pair in files.read(folder / f"{kind}.tsv.gz", cleaned=True)
+            if not sum(overlap.holds(pair) for overlap in overlaps)  # each counts
+        ]
+        counts += "".join(f"{kind}: {overlap.describe()}\n" for overlap in overlaps)
+        copies = augmented(kept, joined=0.25, careless=0.25)
+        files.write(folder / f"copies.{kind}.tsv.gz", copies)
+    (folder / "overlap.txt").write_text(counts, "utf-8")
+
+
+def _is_good(taught, written):
+    """Whether the teacher's English says what the person's does, without its fault."""
+    if _OF_FOR_DO.search(taught) and not _OF_FOR_DO.search(written):
+        return False
+    return _CHRF.sentence_score(taught, [written]).score >= LEAST_LIKE
+
+
+def _rows(path):
+    """Yields the columns of each line of a TSV."""
+    opened = gzip.open if path.suffix == ".gz" else open
+    with opened(path, "rt", encoding="utf-8", newline="\n") as lines:
+        for line in lines:
+            yield line.rstrip("\n").split("\t")
+
+
+def main():
+    """Runs the command line."""
+    step, *folders = sys.argv[1:]
+    {"gather": gather, "finish": finish}[step](*map(Path, folders))
+
+
+if __name__ == "__main__":
+    main()
