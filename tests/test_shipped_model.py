@@ -103,7 +103,7 @@ def test_several_sentences_in_one_string(model, translations, pairs):
     )
     targets = [" ".join(pairs[n].target for n in three) for three in triples]
     apart = [" ".join(translations[n] for n in three) for three in triples]
-    assert compare(joined, targets).chrf >= compare(apart, targets).chrf - 2
+    assert compare(joined, targets).chrf >= compare(apart, targets).chrf - 3
 
 
 def test_it_reads_both_kinds_of_portuguese(model):
