@@ -95,8 +95,8 @@ def test_broken_text_stops_after_what_came_before_it(
         assert ended == code and len(out.splitlines()) == lines, err
         if code:
             assert err.splitlines()[1:] == [  # after the model's name
-                f"tfxformer: error: {place}:2: not UTF-8; name its encoding, such as "
-                "--encoding latin-1"
+                f"tfxformer: error: {place}:2: not UTF-8; give the right encoding, "
+                "such as --encoding latin-1"
             ]
 
 
@@ -280,7 +280,7 @@ TRAIN = ["train", "--data", "phrasebook", "--out", "OUT"]
 TRANSLATE = ["translate", "--run", "RUN"]
 EVALUATE = ["evaluate", "--run", "RUN", "--data", "PAIRS"]
 WRONG = [
-    (["train", "--data", "frasebook", "--out", "OUT"], "'frasebook' is no pair source"),
+    (["train", "--data", "frasebook", "--out", "OUT"], "'frasebook' not found"),
     (["train", "--out", "OUT"], "data.sources is empty"),
     ([*TRAIN, "--preset", "tutorail"], "did you mean 'tutorial'"),
     (
@@ -290,7 +290,7 @@ WRONG = [
     ([*TRAIN, "--steps", "0"], "--steps 0: must be greater than or equal to 1"),
     ([*TRAIN, "--weights", "much"], "--weights 'much': must be a valid number"),
     ([*TRAIN, "--config", "no.yaml"], "no.yaml: No such file"),
-    ([*TRAIN, "--encoding", "x"], "--encoding 'x': there is no such encoding"),
+    ([*TRAIN, "--encoding", "x"], "--encoding 'x': unknown encoding"),
     ([*TRAIN, "--from", "nowhere"], "nowhere"),
     (["translate", "--run", "OUT", "a"], "no such run folder"),
     ([*TRANSLATE, "--input", "no.txt"], "No such file or directory: 'no.txt'"),
@@ -304,11 +304,11 @@ WRONG = [
     ([*TRANSLATE, "--checkpoint", "first", "a"], "there are best, last"),
     (
         [*TRANSLATE, "-i", "PAIRS", "--encoding", "utf-16"],
-        "--encoding 'utf-16': such files cannot be read by lines; save them as UTF-8",
+        "--encoding 'utf-16': such files cannot be read line by line; save them as",
     ),
     (
         [*TRANSLATE, "um", "n\udce3o"],
-        "text 2: not UTF-8; name its encoding, such as --encoding latin-1",
+        "text 2: not UTF-8; give the right encoding, such as --encoding latin-1",
     ),
     (["score", "--run", "RUN", "--input", "no.tsv"], "directory: 'no.tsv'"),
     (["score", "--run", "RUN", "--input", "RUN"], "Is a directory"),

@@ -130,7 +130,7 @@ def test_overrides_are_read_as_yaml(override, value):
 )
 def test_a_typo_is_named_with_a_suggestion(read, override, named, suggested):
     meant = f" (did you mean '{suggested}'?)" if suggested else ""
-    expected = f"{named}: no such setting{meant}: there are "
+    expected = f"{named}: no such setting{meant}: choose from "
     assert refusal(load_config, overrides=[override]).startswith(expected)
     section, setting = override.split("=")[0].split(".")
     message = refusal(read, f"{section}:\n  {setting}: 1\n")
@@ -141,7 +141,7 @@ def test_a_typo_is_named_with_a_suggestion(read, override, named, suggested):
 def test_a_preset_that_does_not_exist(read, preset):
     message = refusal(read, yaml.safe_dump({"preset": preset}))
     assert message.startswith(f"{preset}: no such preset")
-    assert message.endswith("there are tiny, tutorial, base, big")
+    assert message.endswith("choose from tiny, tutorial, base, big")
     assert ("did you mean 'big'?" in message) == (preset == "bigg")
 
 
@@ -184,7 +184,7 @@ def test_an_override_that_is_none(override):
         ("data.columns", "[1]", "at least 2 items"),
         ("data.columns", "[2, 2]", "must be two different columns"),
         ("data.columns", "[0, 1]", "greater than or equal to 1"),
-        ("data.encoding", "latin-0", "there is no such encoding"),
+        ("data.encoding", "latin-0", "unknown encoding"),
         ("training.tokens_per_batch", "127", "at least 128, model.max_length"),
         ("training.learning_rate", "0", "greater than 0"),
         ("training.metric", "bleu", "needs training.bleu_pairs"),

@@ -52,9 +52,9 @@ def test_a_device_is_written_to():
 @pytest.mark.parametrize(
     ("source", "output", "wrong"),
     [
-        ("t.tsv", "t.tsv", "is an input, too; name another file"),
-        ("t.tsv", "link", "is an input, too; name another file"),
-        ("t.pt,t.en", "t.en", "is an input, too; name another file"),
+        ("t.tsv", "t.tsv", "is also an input; name another file"),
+        ("t.tsv", "link", "is also an input; name another file"),
+        ("t.pt,t.en", "t.en", "is also an input; name another file"),
         ("t.tsv", ".", "is a folder; name a file"),
         ("t.tsv", "no/o.txt", "there is no folder "),
     ],

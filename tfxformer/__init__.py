@@ -3,13 +3,13 @@
 import importlib
 import os
 
-# TensorFlow's C++ notes are for its own developers. Set it to 0 to see them.
+# TensorFlow's C++ messages are for its own developers. Set it to 0 to see them.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 __version__ = "0.1.0"
 
-# Where the names live that users import from here. They load when first used, so
-# that `import tfxformer` itself is light.
+# The module of each public name. It loads on first use, so that `import tfxformer`
+# itself is light.
 _HOMES = {
     "decoding.options": ["DecodingOptions"],
     "layers": [

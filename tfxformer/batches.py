@@ -1,8 +1,8 @@
 """Sentence pairs to a `tf.data.Dataset` of `((source, target_in), target_out)`.
 
-Pairs are tokenised once, into a file of ids. NumPy plans which rows make a batch, a
-block of pairs at a time; the rows are read from the memory-mapped file inside the
-pipeline. So memory does not grow with the pairs, and training can begin at any batch.
+Pairs are tokenised once, into a file of ids. NumPy assigns rows to batches, one block
+of pairs at a time; the pipeline reads the rows from the memory-mapped file. So memory
+does not grow with the number of pairs, and training can start at any batch.
 """
 
 import hashlib
@@ -18,30 +18,30 @@ import numpy as np
 from tfxformer.errors import UserError, write_file
 from tfxformer.tokenizer import END_ID, PAD_ID, START_ID
 
-# Pairs that are put in order of length together: of so many, a batch finds enough of
-# its own length. Fewer where their tokens are drawn anew, which takes time and memory.
+# Pairs that are sorted by length together, enough to fill batches of equal lengths.
+# With subword regularisation fewer, since each block is tokenised again.
 BLOCK_PAIRS, DRAWN_BLOCK_PAIRS = 200_000, 20_000
-# Pairs that are tokenised in one call, and batches that are ready ahead of their turn.
+# Pairs that are tokenised in one call, and batches that are prefetched.
 CHUNK, PREFETCH = 2_000, 8
 
-# What random numbers are drawn for. Each has its own, so that none repeats another's.
+# The random number streams, each with its own seed.
 _PAIRS, _ORDER = range(2)
 
 
 def make_batches(pairs, tokenizer, *, tokens_per_batch=4096, max_length=128, seed=0):
     """Makes the dataset that `Transformer.fit` trains on.
 
-    A pass over the dataset has as many batches as bring all pairs once. They come in
-    another order each time, in batches of pairs of nearly the same lengths.
+    Each pass over the dataset shows every pair once, in a new order. Each batch has
+    pairs of nearly the same lengths.
 
     Args:
-        pairs: a sequence of `Pair`s, or of other (source, target) strings.
+        pairs: a sequence of `Pair`s or other (source, target) strings.
         tokenizer: a `Tokenizer`.
-        tokens_per_batch: the most positions, padding included, that a batch has on
-            either side.
-        max_length: the most positions of a source or a target. Longer pairs are left
+        tokens_per_batch: the most positions on either side of a batch, including
+            padding.
+        max_length: the most positions in a source or a target. Longer pairs are left
             out.
-        seed: an integer that settles the order.
+        seed: an integer that determines the order.
 
     Returns:
         A `tf.data.Dataset` of ``((source, target_in), target_out)``: int32 ids
@@ -67,15 +67,16 @@ def make_batches(pairs, tokenizer, *, tokens_per_batch=4096, max_length=128, see
     temporary = tempfile.TemporaryDirectory()
     tokens = write_tokens(temporary.name, [pairs], tokenizer, max_length)
     if not len(tokens):
-        raise UserError(f"no pair has at most {max_length - 1} tokens on either side")
+        problem = f"no pair has at most {max_length - 1} tokens on each side"
+        raise UserError(f"{problem}; raise max_length = {max_length}")
     batches = TrainingBatches(
         tokens, tokens_per_batch=tokens_per_batch, max_length=max_length, seed=seed
     )
-    batches.temporary = temporary  # it stays as long as the dataset does
+    batches.temporary = temporary  # keep the folder as long as the dataset
     passes, size = itertools.count(), batches.batches_per_epoch()
 
     def one_pass():
-        # Each begins where the last one ended, since the cuts differ a little.
+        # Each pass starts where the last one ended: epochs differ a little in size.
         position = batches.after(None, next(passes) * size)
         return itertools.islice(batches.generate(position), size)
 
@@ -88,26 +89,20 @@ def make_batches(pairs, tokenizer, *, tokens_per_batch=4096, max_length=128, see
 
 
 class TokenFile:
-    """Pairs of token ids in a folder: the ids memory-mapped, 12 bytes a pair in memory.
+    """Token ids of pairs in a folder: memory-mapped, with 12 bytes a pair in memory.
 
     Args:
-        folder: where `write_tokens` wrote it.
+        folder: the folder that `write_tokens` wrote.
 
     Attributes:
-        sources: for each source a dict: ``pairs`` and ``too_long`` (how many there
-            are, and were left out), and ``digest`` (of its text).
-        about: what `write_tokens` was told to keep beside the ids.
-        lengths: tokens of each source and target, uint16 ``(pairs, 2)``.
+        sources: a dict for each source: ``pairs`` (the number kept), ``too_long`` (the
+            number left out), and ``digest`` (of its text).
+        about: the ``about`` of `write_tokens`.
+        lengths: the tokens in each source and target, uint16 ``(pairs, 2)``.
 
     Raises:
-        OSError: the folder holds no token ids.
-        UserError: they are damaged.
-
-    Example:
-        >>> TokenFile("nowhere")
-        Traceback (most recent call last):
-        ...
-        FileNotFoundError: [Errno 2] No such file ...: 'nowhere/tokens.json'
+        OSError: the folder has no token ids.
+        UserError: the files are damaged.
     """
 
     def __init__(self, folder):
@@ -125,31 +120,31 @@ class TokenFile:
             if not whole or (self.folder / "ids.bin").stat().st_size != size:
                 raise ValueError
         except (ValueError, KeyError, TypeError):
-            raise UserError(f"{folder}: damaged: delete it") from None
+            raise UserError(f"{folder}: damaged; delete this folder") from None
 
     def __len__(self):
         return len(self.lengths)
 
     def rows(self, numbers):
-        """The `_Rows` of pairs by number, whose ids are read when they are used."""
+        """The `_Rows` of pairs by number; their ids are read on use."""
         lengths = self.lengths[numbers].astype(np.int64)
         starts = self._ends[numbers] - lengths.sum(axis=1)
         starts = np.stack([starts, starts + lengths[:, 0]], axis=1)
-        # A new map each time: pages that were read long ago are not held for ever.
+        # A new map each time, so that old pages do not stay in memory.
         ids = np.memmap(self.folder / "ids.bin", self._dtype, "r")
         return _Rows(lengths, starts, ids)
 
 
 def write_tokens(folder, sources, tokenizer, max_length, about=None):
-    """Tokenises pairs, a chunk at a time, into a folder.
+    """Tokenises pairs into a folder, one chunk at a time.
 
     Args:
-        folder: where; what was written there before is replaced.
-        sources: for each source an iterable of (source, target) strings.
+        folder: the folder; its earlier token ids are replaced.
+        sources: for each source, an iterable of (source, target) strings.
         tokenizer: a `Tokenizer`.
-        max_length: the most positions of a source or a target, the start or the end
-            token included. Longer pairs are left out and counted.
-        about: what JSON can hold, to be kept beside the ids.
+        max_length: the most positions in a source or a target, including the start or
+            end token. Longer pairs are left out and counted.
+        about: any JSON value, stored beside the ids.
 
     Returns:
         A `TokenFile`.
@@ -160,7 +155,7 @@ def write_tokens(folder, sources, tokenizer, max_length, about=None):
     folder = Path(folder)
     dtype = "uint16" if tokenizer.vocab_size <= 2**16 else "uint32"
     folder.mkdir(parents=True, exist_ok=True)
-    # It is written last, so that without it there is nothing to believe.
+    # This file is written last: without it, the others do not count.
     (folder / "tokens.json").unlink(missing_ok=True)
     with (
         open(folder / "ids.bin", "wb") as ids,
@@ -176,7 +171,7 @@ def write_tokens(folder, sources, tokenizer, max_length, about=None):
 
 
 def _write_source(ids, lengths, dtype, pairs, tokenizer, max_length):
-    """Appends one source's pairs to the open files; what `TokenFile.sources` says."""
+    """Appends one source's pairs to the open files; returns its entry in `sources`."""
     kept, seen, digest, pairs = 0, 0, hashlib.sha256(), iter(pairs)
     while chunk := list(itertools.islice(pairs, CHUNK)):
         digest.update(json.dumps(chunk).encode())
@@ -197,24 +192,24 @@ def _write_source(ids, lengths, dtype, pairs, tokenizer, max_length):
 class TrainingBatches:
     """Endless shuffled batches, each of pairs of nearly the same lengths.
 
-    The seed and a position settle what comes: nothing is replayed to resume in the
-    middle of a long training. Every epoch brings all pairs once, in another order. It
-    is cut into blocks; the pairs of a block are put in order of length and cut into
-    batches, and the batches are shuffled, so that lengths come as they please.
+    The seed and a position determine every later batch, so a run resumes in the middle
+    without replaying any. Each epoch shows every pair once, in a new order. An epoch
+    has blocks of pairs; each block is sorted by length and cut into batches, and the
+    batches are shuffled.
 
     Args:
         tokens: a `TokenFile` that is not empty.
-        tokens_per_batch: the most positions, padding included, that a batch has on
-            either side. A pair that is longer is a batch of its own.
-        max_length: the most positions of a source or a target.
-        weights: how often a pair is drawn from each source, relative to one another.
-            By default all sources are one, and each pair is as likely as any other.
+        tokens_per_batch: the most positions on either side of a batch, including
+            padding. A longer pair is a batch of its own.
+        max_length: the most positions in a source or a target.
+        weights: how often to draw from each source, relative to the others. By
+            default every pair of every source is equally likely.
         tokenizer: the `Tokenizer`, for ``alpha``.
-        alpha: subword regularisation (Kudo 2018), see `Tokenizer.encode`; 0 for none.
-            SentencePiece draws, so that two runs do not see the same tokens.
-        seed: an integer from 0 on.
-        fixed_shapes: only a few shapes, for XLA, which compiles for each: both sides
-            are padded to one of a few widths, and rows of padding fill a batch up.
+        alpha: subword regularisation, as in `Tokenizer.encode`; 0 for none.
+            SentencePiece samples without a seed, so no two runs see the same tokens.
+        seed: an integer, 0 or more.
+        fixed_shapes: produce only a few shapes, since XLA compiles for each: both sides
+            are padded to one of a few widths, and rows of padding fill up a batch.
 
     Example:
         >>> import tempfile
@@ -244,28 +239,28 @@ class TrainingBatches:
         self._tokens_per_batch, self._max_length = tokens_per_batch, max_length
         self._widths = _widths(max_length) if fixed_shapes else None
         self._tokenizer, self._alpha = tokenizer, alpha
-        self._counts = {}  # the batches of each block that was planned
+        self._counts = {}  # the number of batches in each block planned so far
         most = DRAWN_BLOCK_PAIRS if alpha else BLOCK_PAIRS
         sizes = [source["pairs"] for source in tokens.sources]
         if weights is None:
             self._sizes = [sum(sizes)]
-            # An epoch is a whole number of blocks, as equal as can be.
+            # An epoch is a whole number of nearly equal blocks.
             self._rates = [Fraction(sum(sizes), -(-sum(sizes) // most))]
         else:
             self._sizes = sizes
             self._rates = _rates(sizes, weights, most, tokens_per_batch // 2)
 
     def batches_per_epoch(self):
-        """How many batches bring all pairs at least once, in the first epoch's plan."""
+        """The number of batches that show every pair of the first epoch."""
         blocks = int(-(-self._sizes[0] // self._rates[0]))
         return sum(len(self._plan(block)[1]) for block in range(blocks))
 
     def dataset(self, position=None):
-        """The endless `tf.data.Dataset` from a position, or from the beginning, on."""
+        """The endless `tf.data.Dataset` from a position, or from the start."""
         return _dataset(lambda: self.generate(position))
 
     def after(self, position, count):
-        """The position ``count`` batches later, once the dataset has brought them."""
+        """The position ``count`` batches later, after the dataset has produced them."""
         block, batch = position or (0, 0)
         batch += count
         while batch >= self._counts.get(block, batch + 1):
@@ -274,7 +269,7 @@ class TrainingBatches:
         return [block, batch]
 
     def generate(self, position=None):
-        """The same as `dataset`, as a generator of NumPy arrays."""
+        """Yields the batches of `dataset` as NumPy arrays."""
         start, first = position or (0, 0)
         for block in itertools.count(start):
             rows, cuts = self._plan(block)
@@ -283,7 +278,7 @@ class TrainingBatches:
             first = max(first - len(cuts), 0)
 
     def _plan(self, block):
-        """The rows of a block, and for each batch which of them and in what shape."""
+        """The rows of a block, and the row numbers and shape of each batch."""
         rng = _rng(self._seed, _ORDER, block)
         rows = self._tokens.rows(self._numbers(block))
         if self._alpha:
@@ -294,7 +289,7 @@ class TrainingBatches:
         return rows, [cuts[i] for i in rng.permutation(len(cuts))]
 
     def _numbers(self, block):
-        """The numbers of a block's pairs: a stretch of each source's endless stream."""
+        """The numbers of a block's pairs: a part of each source's endless stream."""
         parts, offset = [], 0
         for stream, (size, rate) in enumerate(
             zip(self._sizes, self._rates, strict=True)
@@ -311,7 +306,7 @@ class TrainingBatches:
         return np.concatenate(parts)
 
     def _drawn(self, rows):
-        """The same text in other tokens; in its best ones where the others are long."""
+        """The rows in sampled tokens; in their best tokens where those are too long."""
         sides = []
         for first in range(0, len(rows.lengths), CHUNK):
             chosen = slice(first, first + CHUNK)
@@ -324,13 +319,13 @@ class TrainingBatches:
 
 
 def evaluation_batches(rows, *, tokens_per_batch, max_length, fixed_shapes=False):
-    """Every pair that fits once, in order of length so that little is padding.
+    """Batches of every pair that fits, sorted by length to save padding.
 
     Args:
-        rows: a list of the ids of each source and target.
-        tokens_per_batch: as for `TrainingBatches`; so are the others.
-        max_length: longer pairs are left out.
-        fixed_shapes: only a few shapes, for XLA.
+        rows: a list of pairs of ids: of the source, and of the target.
+        tokens_per_batch: as for `TrainingBatches`.
+        max_length: the most positions; longer pairs are left out.
+        fixed_shapes: as for `TrainingBatches`.
 
     Returns:
         A list of ``((source, target_in), target_out)``, NumPy arrays.
@@ -351,7 +346,7 @@ def evaluation_batches(rows, *, tokens_per_batch, max_length, fixed_shapes=False
 
 
 class _Rows(NamedTuple):
-    """Pairs of ids: their lengths, and where each begins in one array of all ids."""
+    """Pairs of ids: their lengths, and where each starts in one array of all ids."""
 
     lengths: np.ndarray  # (rows, 2), in tokens
     starts: np.ndarray  # (rows, 2)
@@ -366,7 +361,7 @@ class _Rows(NamedTuple):
         return cls(lengths.reshape(-1, 2), (ends - lengths).reshape(-1, 2), ids)
 
     def sides(self, chosen):
-        """The other way round, for some rows."""
+        """The inverse of `of_sides`, for some rows."""
         lengths, starts = self.lengths[chosen].ravel(), self.starts[chosen].ravel()
         return [
             self.ids[start : start + length].tolist()
@@ -375,18 +370,18 @@ class _Rows(NamedTuple):
 
 
 def _rates(sizes, weights, most, least):
-    """How many pairs a block has of each source, on average."""
+    """The average number of pairs from each source in a block."""
     shares = np.array(weights, float) / sum(weights)
-    # No source more than once in a block, unless that were too few for its batches.
+    # No source comes twice in a block, unless the block would be too small.
     epochs = [size / share for size, share in zip(sizes, shares, strict=True) if share]
     pairs = max(min(*epochs, most), least)
     return [Fraction(share * pairs) for share in shares]
 
 
 def _by_length(rows, tokens_per_batch, rng=None):
-    """The rows' numbers, the longest first, and alike ones side by side.
+    """The row numbers, the longest rows first, similar ones side by side.
 
-    With ``rng`` they swap places at random within about a batch, so that a small
+    With ``rng``, rows swap places at random within about a batch, so that a small
     corpus does not give the same batches in every epoch.
     """
     longest = rows.lengths.max(axis=1, initial=0)
@@ -400,10 +395,10 @@ def _by_length(rows, tokens_per_batch, rng=None):
 
 
 def _cut(rows, order, tokens_per_batch, widths=None):
-    """Cuts rows in order of length into batches, as full as can be.
+    """Cuts rows in order of length into full batches.
 
-    Returns for each batch the rows' numbers, and the shape that both sides are to have
-    or None where they are as wide as they must; ``widths`` are those there may be.
+    Returns the row numbers and the shape of each batch; the shape is None without
+    ``widths``, the widths to choose from, and then follows from the longest row.
     """
     positions = rows.lengths[order].max(axis=1, initial=0) + 1
     if widths is not None:
@@ -411,7 +406,7 @@ def _cut(rows, order, tokens_per_batch, widths=None):
     cuts, first = [], 0
     while first < len(order):
         count = max(tokens_per_batch // positions[first], 1)
-        # A later one may be a little longer.
+        # A later row may be a little longer.
         width = positions[first : first + count].max()
         count = max(tokens_per_batch // width, 1)
         shape = None if widths is None else (int(count), int(width))
@@ -433,7 +428,7 @@ def _padded(rows, chosen, shape):
 
 
 def _padded_side(rows, chosen, side, shape):
-    """The ids of one side, with room for one token, and where they end."""
+    """The ids of one side, with space for one more token, and where they end."""
     lengths, starts = rows.lengths[chosen, side], rows.starts[chosen, side]
     shape = shape or (len(chosen), int(lengths.max()) + 1)
     padded = np.full(shape, PAD_ID, np.int32)
@@ -444,7 +439,7 @@ def _padded_side(rows, chosen, side, shape):
 
 
 def _widths(max_length):
-    """A dozen widths, each greater than the one before by about a quarter."""
+    """A dozen widths, each about a quarter greater than the one before."""
     widths = [8]
     while widths[-1] < max_length:
         widths.append(-(-widths[-1] * 5 // 4 // 4) * 4)
@@ -456,7 +451,7 @@ def _rng(seed, *key):
 
 
 def _dataset(generator):
-    """A generator function of batches as a `tf.data.Dataset` that runs ahead."""
+    """A generator function of batches as a `tf.data.Dataset` with prefetching."""
     import tensorflow as tf
 
     ids = tf.TensorSpec([None, None], tf.int32)
@@ -464,7 +459,7 @@ def _dataset(generator):
         generator, output_signature=((ids, ids), ids)
     )
     options = tf.data.Options()
-    # Of several workers each takes its share of every batch's rows.
+    # Each of several workers takes its share of every batch's rows.
     sharding = tf.data.experimental.AutoShardPolicy.DATA
     options.experimental_distribute.auto_shard_policy = sharding
     return dataset.prefetch(PREFETCH).with_options(options)

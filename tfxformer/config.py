@@ -1,7 +1,7 @@
 """Settings: presets, a YAML file and single overrides, checked before work starts.
 
-A setting's type, limits, default and description are written once, here. The checks,
-the YAML file, the command line's options and the page of settings are made from them.
+Each setting has its type, limits, default and description here and nowhere else. The
+checks, the YAML file, the command-line options and the docs are generated from them.
 """
 
 import difflib
@@ -26,13 +26,13 @@ from tfxformer.errors import UserError, write_file
 
 
 class Settings(BaseModel):
-    """Values that are checked when they are given, and never change.
+    """Immutable values that are checked on creation.
 
     Each field's description is the string below it.
 
     Raises:
-        UserError: naming the first setting that is wrong, its value, and what it
-            must be.
+        UserError: a setting is wrong; the message has its name, its value and the
+            values that it may have.
 
     Example:
         >>> ModelConfig(num_layers=0)
@@ -42,7 +42,7 @@ class Settings(BaseModel):
 equal to 1
     """
 
-    # A subclass's title is its section of the YAML file.
+    # The title of a subclass is its section in the YAML file.
     model_config = ConfigDict(
         frozen=True,
         extra="forbid",
@@ -67,13 +67,10 @@ equal to 1
         raise UserError(f"{name} = {reprlib.repr(error['input'])}: {wrong}")
 
     def updated(self, **values):
-        """The same settings with some of them changed.
+        """Returns a checked copy with some settings changed.
 
         Args:
-            values: the new ones by name; of a section, a dictionary of what changes.
-
-        Returns:
-            New settings, checked.
+            values: the new values by name; for a section, a dictionary of its changes.
 
         Example:
             >>> config = Config().updated(training={"steps": 300})
@@ -90,7 +87,7 @@ Rate = Annotated[float, Field(ge=0, lt=1)]
 
 
 def _listed(value, info):
-    """A list of one value, or of several as the command line has them: 2,1."""
+    """A list of one value, or of several in the command line's form: 2,1."""
     if isinstance(value, str) and info.field_name != "sources":
         return value.split(",")
     return value if isinstance(value, list | None) else [value]
@@ -100,16 +97,16 @@ Listed = BeforeValidator(_listed)
 
 
 class ModelConfig(Settings, title="model"):
-    """The Transformer; `tfxformer.Transformer` says more of each setting."""
+    """The Transformer; see `tfxformer.Transformer` for more about each setting."""
 
     num_layers: Count = 4
-    """Layers of the encoder, and of the decoder."""
+    """Layers in the encoder, and in the decoder."""
     num_decoder_layers: Count | None = None
-    """Layers of the decoder; by default `num_layers`."""
+    """Layers in the decoder; by default `num_layers`."""
     d_model: Count = 128
-    """The size of each position's vector."""
+    """The size of the hidden states."""
     num_heads: Count = 8
-    """Attention heads; they divide `d_model`."""
+    """Attention heads; the number must divide `d_model`."""
     dff: Count = 512
     """The size of the feed-forward networks' hidden layer."""
     dropout_rate: Rate = 0.1
@@ -119,13 +116,13 @@ class ModelConfig(Settings, title="model"):
     activation_dropout: Rate = 0.0
     """Dropout of the feed-forward networks' hidden layers."""
     norm: Literal["post", "pre"] = "post"
-    """Where layers are normalised: "post" (the paper's) or "pre"."""
+    """Where to normalise: "post" (after each sublayer, the paper's) or "pre"."""
     learned_positions: bool = False
-    """Learn an embedding of each position, instead of sines and cosines."""
+    """Learn an embedding for each position, instead of sines and cosines."""
     tie_embeddings: bool = True
     """Use one matrix for both embeddings and the output projection."""
     max_length: Annotated[int, Field(ge=4)] = 128
-    """The most tokens of a sentence, start or end token included."""
+    """The most tokens in a sentence, including the start or end token."""
 
 
 class TokenizerConfig(Settings, title="tokenizer"):
@@ -133,80 +130,82 @@ class TokenizerConfig(Settings, title="tokenizer"):
 
     # 4 special tokens, 256 bytes, and some letters.
     vocab_size: Annotated[int, Field(ge=300)] = 8000
-    """The most tokens, the 4 special ones and the 256 bytes included."""
+    """The most tokens, including 4 special tokens and 256 bytes."""
     casing: Literal["keep", "lower"] = "keep"
     """"keep", or "lower" to read and write lower case only."""
 
 
 class DataConfig(Settings, title="data"):
-    """Where sentence pairs come from, and what is left out of them."""
+    """The sources of sentence pairs, and the filters on them."""
 
     sources: Annotated[list[str], Listed] = []
-    """Where pairs come from: phrasebook, ted, TSV files (.gz too), or SRC,TGT paths."""
+    """Sentence pairs: phrasebook, ted, a TSV file (.gz too), or SRC,TGT paths."""
     weights: Annotated[list[Positive] | None, Listed] = None
-    """How often each source is drawn, such as 1,3; by default by its pairs' number."""
+    """How often to draw from each source, such as 1,3; by default as it has pairs."""
     valid: str | None = None
-    """A source to validate on; by default pairs are held out of the others."""
+    """A source to validate on; by default, pairs held out of the training sources."""
     valid_pairs: Count = 1000
-    """How many pairs are held out where `valid` names no source."""
+    """The number of pairs to hold out if `valid` names no source."""
     data_dir: str | None = None
     """The folder of TensorFlow Datasets, for ted."""
     columns: Annotated[Two | None, Listed] = None
-    """A TSV's columns of source and translation, such as 2,1; by default it has two."""
+    """The source and translation columns of a TSV that has more than two: 2,1."""
     encoding: Annotated[str, AfterValidator(check_encoding)] = "utf-8"
-    """The encoding of files: one of Python's codecs, such as latin-1."""
+    """The encoding of the files, such as utf-8 or latin-1."""
     max_characters: Count = 1000
-    """The longest side of a pair that is kept."""
+    """The most characters on either side of a pair."""
     max_length_ratio: Annotated[float, Field(ge=1)] = 3.0
     """The largest ratio of the two sides' lengths."""
 
 
 class TrainingConfig(Settings, title="training"):
-    """How long and how to train."""
+    """The training."""
 
     steps: Count = 20_000
     """Updates of the weights."""
     tokens_per_batch: Count = 4096
-    """Positions on either side of a batch, padding included, all devices together."""
+    """The most positions on either side of a batch, including padding, on all devices
+    together."""
     accumulate: Count = 1
-    """Batches whose gradients make one step."""
+    """Accumulate the gradients of this many batches in each step."""
     optimizer: Literal["adam", "muon"] = "adam"
     """"adam" (the paper's, section 5.3) or "muon"."""
     schedule: Literal["inverse_sqrt", "cosine"] = "inverse_sqrt"
-    """The learning rate's: "inverse_sqrt" (the paper's, section 5.3) or "cosine"."""
+    """The learning rate: "inverse_sqrt" (the paper's, section 5.3) or "cosine"."""
     learning_rate: Positive | None = None
     """The peak; by default the paper's, `(d_model * warmup_steps)^-0.5`."""
     warmup_steps: Count = 4000
-    """Steps until the peak."""
+    """Steps until the learning rate peaks."""
     label_smoothing: Rate = 0.1
-    """The paper's epsilon (section 5.4)."""
+    """Label smoothing: the paper's epsilon (section 5.4)."""
     clip_norm: Positive | None = 1.0
-    """The longest gradient; null for any length."""
+    """Clip gradients to this norm; null turns clipping off."""
     subword_alpha: Annotated[float, Field(ge=0)] = 0.0
     """Subword regularisation: 0 is off, 0.1 is usual."""
     ema_decay: Rate = 0.0
-    """Validate and keep a moving average of the weights: 0.999, say; 0 is off."""
+    """Validate and keep a moving average of the weights, with a decay such as 0.999;
+    0 is off."""
     precision: Literal["float32", "bfloat16", "float16"] = "float32"
-    """What the step computes in; weights stay float32."""
+    """The number format of the computation; weights stay float32."""
     xla: bool = False
     """Compile the step with XLA."""
     validate_every: Count = 500
     """Steps between validations."""
     bleu_pairs: Annotated[int, Field(ge=0)] = 0
-    """Validation pairs that are translated and scored with BLEU."""
+    """Validation pairs to translate and score with BLEU."""
     metric: Literal["perplexity", "bleu"] = "perplexity"
-    """What "best" and patience go by: "perplexity" or "bleu"."""
+    """The metric of "best" and of patience: "perplexity" or "bleu"."""
     patience: Annotated[int, Field(ge=0)] = 0
-    """Validations without a better metric before training stops; 0 never does."""
+    """Stop after this many validations without a better metric; 0 never stops."""
     checkpoint_every: Count | None = None
-    """Steps between checkpoints; by default after each validation."""
+    """Steps between checkpoints; each validation saves one, too."""
     keep_last: Count = 2
-    """How many of the newest checkpoints are kept."""
+    """The number of recent checkpoints to keep."""
     init_from: str | None = None
-    """Fine-tuning: begin with the weights, vocabulary and model settings of a run, an
+    """Fine-tuning: start with the weights, vocabulary and model settings of a run, an
     exported model, or pt_en, which comes with the package."""
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
-    """The seed of all random numbers."""
+    """The random seed."""
 
 
 class Config(Settings):
@@ -230,27 +229,20 @@ class Config(Settings):
         if size % heads:
             wrong = f"model.num_heads = {heads}: must divide model.d_model, {size}"
         elif weights is not None and len(weights) != len(data.sources):
-            wrong = f"data.weights = {weights}: must be one for each source"
+            wrong = f"data.weights = {weights}: must have one for each source"
         elif data.columns and data.columns[0] == data.columns[1]:
             wrong = f"data.columns = {data.columns}: must be two different columns"
         elif training.metric == "bleu" and not training.bleu_pairs:
-            wrong = "training.metric = 'bleu': needs training.bleu_pairs: 500, say"
+            wrong = "training.metric = 'bleu': needs training.bleu_pairs, such as 500"
         elif tokens < length:
             wrong = f"training.tokens_per_batch = {tokens}: must be at least {length}, "
-            wrong += "model.max_length, or the longest sentences fit no batch"
+            wrong += "model.max_length, so that the longest sentences fit into a batch"
         else:
             return self
         raise UserError(wrong)
 
     def save(self, path):
-        """Writes the settings to a YAML file that `load_config` reads.
-
-        Args:
-            path: the file.
-
-        Raises:
-            UserError: when it cannot be written.
-        """
+        """Writes a YAML file for `load_config`; a `UserError` if that fails."""
         write_file(path, yaml.safe_dump(self.model_dump(), sort_keys=False).encode())
 
 
@@ -258,20 +250,20 @@ PRESETS = yaml.safe_load(files("tfxformer").joinpath("presets.yaml").read_bytes(
 
 
 def load_config(preset="tutorial", file=None, overrides=()):
-    """Settings from a preset, over it a YAML file, over that single overrides.
+    """Loads a preset, then a YAML file over it, then single overrides.
 
     Args:
         preset: a name in `PRESETS`.
         file: a YAML file with any of the sections ``model``, ``tokenizer``,
-            ``data`` and ``training``, and ``preset`` to begin from another one.
-        overrides: strings such as ``"model.dff=1024"``, whose value is YAML, or
-            dictionaries of sections; each goes over those before it.
+            ``data`` and ``training``, and ``preset`` to start from another one.
+        overrides: strings such as ``"model.dff=1024"``, with the value in YAML, or
+            dictionaries of sections; later ones replace earlier ones.
 
     Returns:
         A `Config`.
 
     Raises:
-        UserError: for a setting that does not exist or cannot be, by name.
+        UserError: a setting does not exist or has a wrong value.
 
     Example:
         >>> load_config("tiny", overrides=["model.dff=1024"]).model.dff
@@ -314,8 +306,8 @@ def _parsed(override):
     section, dot, setting = name.strip().partition(".")
     if not (equals and dot):
         raise UserError(
-            f"{override!r} is no setting: write it as section.name=value, "
-            "for example model.dff=1024"
+            f"{override!r} is not a setting: write section.name=value, such as "
+            "model.dff=1024"
         )
     try:
         return {section: {setting: yaml.safe_load(value)}}
@@ -324,7 +316,7 @@ def _parsed(override):
 
 
 def _merged(values, changes):
-    """Sections of settings with others over them."""
+    """Sections of settings with changes over them."""
     merged = dict(values)
     for name, new in changes.items():
         both = isinstance(new, dict) and isinstance(merged.get(name), dict)
@@ -333,7 +325,7 @@ def _merged(values, changes):
 
 
 def _unknown(what, name, known):
-    """The error of a name that does not exist, with the one that may be meant."""
+    """The error for a name that does not exist, with the nearest known name."""
     close = difflib.get_close_matches(str(name).rpartition(".")[2], [*known], n=1)
     meant = f" (did you mean {close[0]!r}?)" if close else ""
-    return UserError(f"{name}: no such {what}{meant}: there are {', '.join(known)}")
+    return UserError(f"{name}: no such {what}{meant}: choose from {', '.join(known)}")

@@ -1,4 +1,4 @@
-"""What goes to standard error: logs and progress, and not TensorFlow's own notes."""
+"""Standard error: logs and progress, without TensorFlow's own messages."""
 
 import contextlib
 import gc
@@ -16,12 +16,12 @@ from tfxformer.errors import UserError
 
 console = Console(stderr=True, highlight=False)
 
-# Seconds between two lines where standard error is no terminal.
+# Seconds between two progress lines where standard error is not a terminal.
 LINE_EVERY = 15
 
 
 def start_logging(quiet=False):
-    """Sends the log, or its warnings and errors only, to standard error."""
+    """Sends the log to standard error; with ``quiet``, only warnings and errors."""
     log = logging.getLogger("tfxformer")
     log.setLevel(logging.WARNING if quiet else logging.INFO)
     log.propagate = False
@@ -29,7 +29,7 @@ def start_logging(quiet=False):
 
 
 def say(line):
-    """Prints a line to standard error, above a progress bar if one is there."""
+    """Prints a line to standard error, above the progress bar if there is one."""
     console.print(line, markup=False, soft_wrap=True)
 
 
@@ -40,12 +40,12 @@ class _Handler(logging.Handler):
 
 
 class Progress(progress.Progress):
-    """A progress bar on a terminal; elsewhere a line now and then.
+    """A progress bar on a terminal; elsewhere a line every `LINE_EVERY` seconds.
 
     Args:
-        what: what is going on.
-        total: how many steps there are.
-        done: how many were done before.
+        what: the name of the task.
+        total: the number of steps.
+        done: the steps that are already done.
     """
 
     def __init__(self, what, total, done=0):
@@ -65,12 +65,12 @@ class Progress(progress.Progress):
         self.said = time.monotonic()
 
     def show(self, done, values):
-        """Shows how far it is.
+        """Updates the bar, or prints a line.
 
         Args:
-            done: how many steps are done.
-            values: a text of what is worth watching, the most important first: a
-                narrow terminal cuts off its end.
+            done: the steps that are done.
+            values: the values to watch as text, the most important first: a narrow
+                terminal cuts off the end.
         """
         (task,) = self.tasks
         self.update(task.id, completed=done, values=values)
@@ -82,7 +82,7 @@ class Progress(progress.Progress):
 
 @contextlib.contextmanager
 def quiet_stderr():
-    """Holds back what is written to standard error, from C++ too, unless it fails."""
+    """Hides output to standard error, C++'s included, unless the body raises."""
     sys.stderr.flush()
     kept = os.dup(2)
     with tempfile.TemporaryFile() as held:
@@ -102,25 +102,25 @@ def quiet_stderr():
 def start_tensorflow():
     """Imports Keras on TensorFlow, and lets TensorFlow find its devices.
 
-    ``TF_CPP_MIN_LOG_LEVEL=0`` in the environment shows TensorFlow's notes.
+    ``TF_CPP_MIN_LOG_LEVEL=0`` in the environment shows TensorFlow's messages.
 
     Raises:
-        UserError: when ``KERAS_BACKEND`` names another backend.
+        UserError: ``KERAS_BACKEND`` names another backend.
     """
-    # What the environment says goes before what Keras's own settings file says.
+    # The environment variable overrides Keras's own settings file.
     backend = os.environ.setdefault("KERAS_BACKEND", "tensorflow")
     if backend != "tensorflow":
         raise UserError(
             f"tfxformer runs on TensorFlow: set KERAS_BACKEND=tensorflow, not {backend}"
         )
-    wordy = os.environ.get("TF_CPP_MIN_LOG_LEVEL") == "0"
-    gc.disable()  # nothing made here is garbage: collecting takes a quarter of the time
-    with contextlib.nullcontext() if wordy else quiet_stderr():
+    verbose = os.environ.get("TF_CPP_MIN_LOG_LEVEL") == "0"
+    gc.disable()  # imports leave no garbage, and collecting takes a quarter of the time
+    with contextlib.nullcontext() if verbose else quiet_stderr():
         import keras  # noqa: F401
         import tensorflow as tf
 
-        # Workers of one cluster must meet before TensorFlow begins.
+        # The workers of a cluster must connect before TensorFlow's runtime starts.
         if not os.environ.get("TF_CONFIG"):
-            tf.zeros(())  # starts the runtime, which has notes of its own
+            tf.zeros(())  # starts the runtime, which prints messages of its own
     gc.enable()
-    gc.freeze()  # what has been imported stays: no need to look at it ever again
+    gc.freeze()  # imported modules stay: never scan them again

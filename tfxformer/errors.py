@@ -1,14 +1,14 @@
-"""Errors shown to the user, and outputs that no error leaves half written."""
+"""Errors for the user, and files that are written whole or not at all."""
 
 import os
 from pathlib import Path
 
 
 class UserError(Exception):
-    """Input that cannot be used as it is.
+    """An input error, shown to the user without a traceback.
 
     The message is one line that names the file, line, option or value and says
-    what to do. The command line prints it without a traceback and exits with 1.
+    what to do. The command line prints it and exits with 1.
 
     Example:
         >>> str(UserError("pairs.tsv, line 3: one column; put a tab between the two"))
@@ -16,22 +16,18 @@ class UserError(Exception):
     """
 
 
-# Exit codes: after SIGTERM "try again", for a scheduler that takes machines away.
+# Exit codes. 75 after SIGTERM asks a scheduler to run the command again.
 PREEMPTED, INTERRUPTED = 75, 130
 
 
 class Stopped(BaseException):
-    """Training was told to stop and has saved its state; the same command resumes it.
+    """A signal stopped training, and its state is saved; the same command resumes it.
 
-    It is no `Exception`, so that nothing on the way takes it for a failure.
+    It is not an `Exception`, so that no handler treats it as a failure.
 
     Args:
         message: one line.
         code: the exit code: 75 after SIGTERM, 130 after Ctrl-C.
-
-    Example:
-        >>> Stopped("stopped at step 300", INTERRUPTED).code
-        130
     """
 
     def __init__(self, message, code):
@@ -40,15 +36,15 @@ class Stopped(BaseException):
 
 
 def check_output(option, path, inputs=()):
-    """Refuses an output that cannot be written, or that is an input, before the work.
+    """Checks, before any work, that a file can be written and is not an input.
 
     Args:
-        option: what the command line calls it, such as "--out".
+        option: its option on the command line, such as "--out".
         path: the file to write.
-        inputs: paths of the files that are read.
+        inputs: the paths of the input files.
 
     Raises:
-        UserError: with the reason.
+        UserError: it cannot be written, or it is an input.
 
     Example:
         >>> check_output("--out", "/")
@@ -61,20 +57,20 @@ def check_output(option, path, inputs=()):
     if path.is_dir():
         wrong = "is a folder; name a file"
     elif not path.exists() and not folder.is_dir():
-        wrong = f"there is no folder {folder}"
+        wrong = f"there is no folder {folder}; create it first"
     elif not os.access(path if path.exists() else folder, os.W_OK):
-        wrong = "you may not write to it"
+        wrong = "no permission to write; name another file"
     elif path.exists() and any(path.samefile(file) for file in inputs):
-        wrong = "is an input, too; name another file"
+        wrong = "is also an input; name another file"
     if wrong:
         raise UserError(f"{option} {path}: {wrong}")
 
 
 def write_file(path, data):
-    """Writes a file: a reader sees all of it, or what was there before.
+    """Writes a file in one step: readers see the old content or all of the new.
 
-    A symbolic link stays, and the file that it names is replaced. What is no regular
-    file, such as ``/dev/stdout``, is written to.
+    A symbolic link stays, and its target is replaced. A device such as
+    ``/dev/stdout`` is written to directly.
 
     Args:
         path: the file.
@@ -84,7 +80,7 @@ def write_file(path, data):
         The path.
 
     Raises:
-        UserError: when it cannot be written.
+        UserError: it cannot be written.
 
     Example:
         >>> import tempfile

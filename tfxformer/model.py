@@ -10,19 +10,19 @@ from tfxformer.layers.kernels import add_bias
 from tfxformer.layers.masking import mask_bias
 from tfxformer.layers.residual import settings
 
-# Settings that the encoder and the decoder do not share.
+# Settings of the whole model, not of the encoder and the decoder.
 OWN_SETTINGS = {"input_vocab_size", "target_vocab_size"}
 OWN_SETTINGS |= {"tie_embeddings", "num_decoder_layers"}
 
 
 class EncodedSource(NamedTuple):
-    """What decoding reads of the sources.
+    """The encoded sources in the form that decoding uses.
 
     Attributes:
-        key_value: for each decoder layer a pair of cross-attention's keys and values,
+        key_value: for each decoder layer, the keys and the values of cross-attention,
             each ``(batch, heads, source, key_dim)``.
-        mask_bias: ``(batch, 1, 1, source)``, 0 where the source has a token and far
-            below any score where it has padding.
+        mask_bias: ``(batch, 1, 1, source)``, 0 at the source's tokens and far below any
+            score at padding.
     """
 
     key_value: tuple
@@ -35,39 +35,39 @@ class Transformer(keras.Model):
 
     Args:
         num_layers: number of layers in the encoder, and in the decoder.
-        num_decoder_layers: another number for the decoder; None for ``num_layers``.
-            The decoder runs for each token it writes, the encoder once, so a deep
-            encoder with a shallow decoder translates faster (Kasai et al. 2021).
-        d_model: size of each position's vector.
-        num_heads: number of attention heads; it divides ``d_model``.
+        num_decoder_layers: number of layers in the decoder; None for ``num_layers``.
+            The encoder runs once, the decoder once for each token, so a deep encoder
+            with a shallow decoder translates faster (Kasai et al. 2021).
+        d_model: size of the hidden states.
+        num_heads: number of attention heads; it must divide ``d_model``.
         dff: size of the feed-forward networks' hidden layer.
         input_vocab_size: number of source token ids; id 0 is padding.
         target_vocab_size: number of target token ids; id 0 is padding.
-        dropout_rate: dropout of embeddings, weights and sublayer outputs.
+        dropout_rate: dropout of embeddings, attention weights and sublayer outputs.
         norm: "post" (the paper's) or "pre" normalisation.
-        max_length: the most positions of a source or a target.
+        max_length: the most positions in a source or a target.
         learned_positions: learn positions instead of the fixed sines and cosines.
-        use_positions: False leaves positions out, to see what is lost.
+        use_positions: False leaves positions out, to show their effect.
         attention_dropout: dropout of the attention weights; None for
             ``dropout_rate``.
         activation_dropout: dropout of the feed-forward networks' hidden layers.
-        tie_embeddings: one matrix for source embedding, target embedding and output
-            projection (section 3.4); both vocabularies must be the same.
+        tie_embeddings: use one matrix for source embedding, target embedding and
+            output projection (section 3.4); both vocabularies must be the same.
 
     Call arguments:
         inputs: a pair ``(source, target_in)`` of token ids, ``(batch, source)`` and
-            ``(batch, target)``; the target is shifted right, its first id the start
-            token (teacher forcing).
-        source_mask: boolean ``(batch, source)``; without it, ``source != 0``.
-        target_mask: boolean ``(batch, target)``; without it, ``target_in != 0``.
+            ``(batch, target)``; the target is shifted right, with the start token
+            first (teacher forcing).
+        source_mask: boolean ``(batch, source)``; None for ``source != 0``.
+        target_mask: boolean ``(batch, target)``; None for ``target_in != 0``.
 
     Returns:
         Logits ``(batch, target, target_vocab_size)``. ``decoder.last_attn_scores``
         then holds the last layer's cross-attention weights.
 
     Raises:
-        ValueError: when ``num_heads`` does not divide ``d_model``, ``norm`` is not
-            known, or the embeddings of different vocabularies are to be tied.
+        ValueError: ``num_heads`` does not divide ``d_model``, ``norm`` is unknown, or
+            ``tie_embeddings`` is given with two different vocabularies.
 
     Example:
         >>> import numpy as np
@@ -138,24 +138,14 @@ class Transformer(keras.Model):
         return self.project(x)  # (batch, target, vocab)
 
     def hidden_states(self, inputs, source_mask=None, target_mask=None, training=False):
-        """What the logits are made of: the decoder's output.
+        """The decoder's output before the logits, ``(batch, target, d_model)``.
 
-        Args:
-            inputs: as a call takes them.
-            source_mask: as a call takes it.
-            target_mask: as a call takes it.
-            training: whether dropout drops.
-
-        Returns:
-            ``(batch, target, d_model)``.
+        It takes the arguments of a call; ``training`` turns dropout on.
         """
         return self._decode(inputs, source_mask, target_mask, training)[0]
 
     def attention(self, inputs):
-        """Cross-attention's weights over given targets, without dropout.
-
-        Args:
-            inputs: as a call takes them.
+        """The cross-attention weights for the ``inputs`` of a call, without dropout.
 
         Returns:
             ``(batch, layers, heads, target, source)``.
@@ -163,7 +153,7 @@ class Transformer(keras.Model):
         return self._decode(inputs, training=False)[1]
 
     def _decode(self, inputs, source_mask=None, target_mask=None, training=None):
-        """Hidden states and cross-attention's weights."""
+        """The hidden states and the cross-attention weights."""
         source, target_in = inputs
         if source_mask is None:
             source_mask = padding_mask(source)
@@ -183,20 +173,20 @@ class Transformer(keras.Model):
         return None
 
     def project(self, x, output_weights=None):
-        """From hidden states to logits (section 3.4).
+        """Projects hidden states to logits (section 3.4).
 
-        With tied embeddings this is the product with each token's embedding.
+        With tied embeddings, a logit is the product with the token's embedding.
 
         Args:
             x: ``(..., d_model)``.
-            output_weights: what `output_weights` gives, made once for many calls.
+            output_weights: the result of `output_weights`, to reuse over many calls.
 
         Returns:
             ``(..., target_vocab_size)``.
         """
         kernel, bias = output_weights or self.output_weights()
-        # One product over all positions; and what is flat carries no Keras mask on
-        # to the logits, which the loss would apply a second time.
+        # One product over all positions. Reshaping also drops the Keras mask, which
+        # the loss would otherwise apply a second time.
         *positions, depth = ops.shape(x)
         logits = ops.matmul(ops.reshape(x, (-1, depth)), ops.cast(kernel, x.dtype))
         if bias is not None:
@@ -204,27 +194,19 @@ class Transformer(keras.Model):
         return ops.reshape(logits, (*positions, self.target_vocab_size))
 
     def output_embeddings(self):
-        """The output projection, a row a token.
-
-        Returns:
-            ``(vocab, d_model)``, and the bias ``(vocab,)`` or None.
-        """
+        """The output projection ``(vocab, d_model)``; its bias ``(vocab,)`` or None."""
         if self.final_layer is None:
             return self.decoder.pos_embedding.embedding.embeddings, None
         return ops.transpose(self.final_layer.kernel), self.final_layer.bias
 
     def output_weights(self):
-        """The output projection, a column a token.
-
-        Returns:
-            ``(d_model, vocab)``, and the bias ``(vocab,)`` or None.
-        """
+        """The output projection ``(d_model, vocab)``; its bias ``(vocab,)`` or None."""
         if self.final_layer is None:
             return ops.transpose(self.output_embeddings()[0]), None
         return self.final_layer.kernel, self.final_layer.bias
 
     def encode(self, source):
-        """The encoder, and what each decoder layer reads of it, once for all steps.
+        """Runs the encoder, and projects its output for each decoder layer.
 
         Args:
             source: token ids ``(batch, source)``.
@@ -241,19 +223,19 @@ class Transformer(keras.Model):
         )
 
     def decode_step(self, tokens, position, encoded, cache, buffers):
-        """The decoder for one more token of each hypothesis.
+        """Runs the decoder on one more token of each hypothesis.
 
         Args:
-            tokens: ids ``(batch * beams,)``; the start token first.
-            position: their position, a scalar; 0 is the start token's.
-            encoded: what `encode` gave.
-            cache: the KV cache: for each layer self-attention's keys and values,
+            tokens: ids ``(batch * beams,)``; at first the start token.
+            position: their position, a scalar; 0 for the start token.
+            encoded: the result of `encode`.
+            cache: the KV cache: for each layer the keys and values of self-attention,
                 each ``(batch, beams * heads, positions, key_dim)``.
-            buffers: how the cache takes one more position (`decoding.kv_cache`).
+            buffers: the way to append to the cache (`decoding.kv_cache`).
 
         Returns:
-            Hidden states ``(batch * beams, d_model)``, which `project` turns into
-            logits; the cache with this position; and cross-attention's weights
+            Hidden states ``(batch * beams, d_model)`` for `project`, the cache with
+            this position, and the cross-attention weights
             ``(batch, beams, layers * heads, source)``.
         """
         return self.decoder.step(tokens, position, encoded, cache, buffers)

@@ -11,29 +11,30 @@ import sentencepiece
 from tfxformer.corpora.pairs import INVISIBLE
 from tfxformer.errors import UserError, write_file
 
-# The four token ids that are no text, the same in every vocabulary.
+# The ids of the four special tokens, the same in every vocabulary.
 PAD_ID, UNK_ID, START_ID, END_ID = 0, 1, 2, 3
 
-# Control characters, and the white space that NFKC leaves. This pattern and INVISIBLE
-# mean the same to Python and to TensorFlow.
+# Control characters, and white space that NFKC keeps. Python and TensorFlow read this
+# pattern and INVISIBLE alike.
 _CONTROL = "[\\x00-\\x1f\\x7f-\u009f\u1680\u2028\u2029]"
 
 
 class Tokenizer:
-    """One vocabulary of subword tokens for both languages (Kudo and Richardson 2018).
+    """A joint vocabulary of subword tokens for both languages, by SentencePiece.
 
-    `encode` and `decode` take Python's lists and do without TensorFlow; `tokenize` and
-    `detokenize` give the same answers in a graph. Bytes spell what the vocabulary
-    lacks, so any text survives, up to Unicode NFKC and white space: control characters,
-    bytes that are not UTF-8 and "▁" (U+2581) count as spaces, and runs of spaces become
-    one. `corpora.pairs.INVISIBLE` marks are dropped.
+    `encode` and `decode` work on Python lists without TensorFlow; `tokenize` and
+    `detokenize` give the same results in a graph. Characters outside the vocabulary are
+    spelt in bytes, so any text survives a round trip, up to Unicode NFKC and white
+    space: control characters, bytes that are not UTF-8 and "▁" (U+2581) become spaces,
+    and runs of spaces become one. `corpora.pairs.INVISIBLE` marks are dropped. See
+    Kudo and Richardson 2018.
 
     Args:
-        model: the bytes of a SentencePiece model, trained by `Tokenizer.train`.
+        model: the bytes of a SentencePiece model from `Tokenizer.train`.
 
     Raises:
-        UserError: the bytes are no SentencePiece model, or one with other special
-            tokens than 0 (padding), 1 (unknown), 2 (start) and 3 (end).
+        UserError: the bytes are not a SentencePiece model, or its special tokens are
+            not 0 (padding), 1 (unknown), 2 (start) and 3 (end).
 
     Example:
         >>> lines = ["o gato bebe leite", "a casa é azul"] * 50
@@ -50,7 +51,7 @@ class Tokenizer:
         self.processor = sp = sentencepiece.SentencePieceProcessor()
         try:
             sp.LoadFromSerializedProto(model)
-        except (RuntimeError, UnicodeDecodeError):  # a damaged token is not UTF-8
+        except (RuntimeError, UnicodeDecodeError):  # a damaged token may not be UTF-8
             raise UserError("not a SentencePiece model") from None
         special = (sp.pad_id(), sp.unk_id(), sp.bos_id(), sp.eos_id())
         if special != (PAD_ID, UNK_ID, START_ID, END_ID):
@@ -66,10 +67,10 @@ class Tokenizer:
         """Learn a vocabulary (unigram language model, Kudo 2018).
 
         Args:
-            lines: an iterable of strings of both languages. SentencePiece draws 2
-                million where there are more.
-            vocab_size: the most tokens to learn, the 4 special ones and the 256
-                bytes included; a small corpus may give fewer.
+            lines: an iterable of strings in both languages. SentencePiece samples 2
+                million if there are more.
+            vocab_size: the most tokens to learn, including 4 special tokens and 256
+                bytes; a small corpus may give fewer.
             casing: "keep", or "lower" for a translator that reads and writes lower
                 case only.
 
@@ -100,23 +101,17 @@ class Tokenizer:
                 minloglevel=2,
             )
         except RuntimeError as error:
-            problem = f"no vocabulary of {vocab_size} tokens can be learnt from this"
+            problem = f"cannot learn a vocabulary of {vocab_size} tokens from this text"
             reason = str(error).strip().splitlines()[-1]
             raise UserError(f"{problem}: {reason}") from None
         return cls(model.getvalue())
 
     @classmethod
     def load(cls, path):
-        """Read a tokenizer from a file.
-
-        Args:
-            path: a SentencePiece model, as `save` wrote it.
-
-        Returns:
-            A `Tokenizer`.
+        """Read a `Tokenizer` from a file of `save`.
 
         Raises:
-            UserError: the file is not there or is no SentencePiece model.
+            UserError: the file does not exist or is not a SentencePiece model.
         """
         try:
             return cls(Path(path).read_bytes())
@@ -133,17 +128,17 @@ class Tokenizer:
 
         Args:
             texts: a list of strings.
-            alpha: 0 for the best segmentation. Otherwise SentencePiece draws one by its
-                probability to the power of ``alpha`` (subword regularisation, Kudo
-                2018; 0.1 is usual). You cannot seed the draws.
+            alpha: 0 for the best segmentation. Otherwise SentencePiece samples one with
+                its probability to the power of ``alpha`` (subword regularisation, Kudo
+                2018; 0.1 is usual). You cannot seed the samples.
 
         Returns:
-            A list of ids for each text, without start and end.
+            A list of ids for each text, without start and end tokens.
         """
         texts = [re.sub(INVISIBLE, "", re.sub(_CONTROL, " ", t)) for t in texts]
         sampling = {"enable_sampling": True, "nbest_size": -1, "alpha": alpha}
         sampling = sampling if alpha else {}
-        if len(texts) == 1:  # without threads, whose start takes much longer
+        if len(texts) == 1:  # no threads: starting them takes much longer
             return [self.processor.encode(texts[0], **sampling)]
         return self.processor.encode(texts, num_threads=1, **sampling)
 
@@ -151,13 +146,13 @@ class Tokenizer:
         """Turn ids into texts.
 
         Args:
-            ids: a list of ids for each text. Padding, start and end are left out; an
-                id outside the vocabulary becomes U+2047.
+            ids: a list of ids for each text. Padding, start and end tokens are left
+                out; an id outside the vocabulary becomes U+2047.
 
         Returns:
-            A list of strings, U+FFFD for control characters and broken UTF-8.
+            A list of strings, with U+FFFD for control characters and broken UTF-8.
         """
-        if not len(ids):  # SentencePiece takes it for one text
+        if not len(ids):  # SentencePiece would treat it as one text
             return []
         known = range(self.vocab_size)
         ids = [[int(i) if int(i) in known else UNK_ID for i in row] for row in ids]
@@ -165,15 +160,15 @@ class Tokenizer:
         return [re.sub(_CONTROL, "\ufffd", text) for text in texts]
 
     def tokens(self, ids):
-        """Give the tokens of ids, integers, as SentencePiece spells them: strings."""
+        """Return the token strings of some ids, as SentencePiece spells them."""
         return [self.processor.IdToPiece(int(i)) for i in ids]
 
     @cached_property
     def resource(self):
         """The SentencePiece model as a TensorFlow resource, which an export tracks.
 
-        TensorFlow Text's own is gone once TensorFlow clears its cache of kernels, as
-        setting the global seed does. One with a name stays.
+        TensorFlow Text's own resource is lost when TensorFlow clears its kernel cache,
+        for example when you set the global seed. A named resource stays.
         """
         import tensorflow as tf
 
@@ -181,7 +176,7 @@ class Tokenizer:
             def _create_resource(_):
                 return _ops().sentencepiece_op(self.model, shared_name=self.digest)
 
-        with tf.init_scope():  # outside the graph that is being traced, if one is
+        with tf.init_scope():  # outside any graph that is being traced
             resource = Resource()
             _ = resource.resource_handle  # creates it
         return resource
@@ -193,7 +188,7 @@ class Tokenizer:
             text: strings ``(batch,)``.
 
         Returns:
-            Ragged int32 ``(batch, length)``, without start and end.
+            Ragged int32 ``(batch, length)``, without start and end tokens.
         """
         import tensorflow as tf
 
@@ -212,7 +207,7 @@ class Tokenizer:
             ids: ragged or padded int32 ``(batch, length)``.
 
         Returns:
-            Strings ``(batch,)``, valid UTF-8 whatever the ids.
+            Strings ``(batch,)``, valid UTF-8 for any ids.
         """
         import tensorflow as tf
 
@@ -227,30 +222,24 @@ class Tokenizer:
 
 
 def encode_source(tokenizer, text, longest=None):
-    """Give what the encoder reads: tokens and the end token.
+    """Give the encoder's input: tokens and the end token.
 
-    Args:
-        tokenizer: a `Tokenizer`.
-        text: strings ``(batch,)``.
-        longest: the most tokens before the end token; the rest is left out.
-
-    Returns:
-        Padded int32 ``(batch, source)``.
+    Takes the arguments of `encode_target`; returns padded int32 ``(batch, source)``.
     """
     return encode_target(tokenizer, text, longest)[1]
 
 
 def encode_target(tokenizer, text, longest=None):
-    """Give what the decoder reads and what it must write: the same, shifted by one.
+    """Give the decoder's input and its labels: the same tokens, shifted by one.
 
     Args:
         tokenizer: a `Tokenizer`.
         text: strings ``(batch,)``.
-        longest: the most tokens between start and end; the rest is left out.
+        longest: the most tokens besides start and end; the rest is cut off.
 
     Returns:
-        Two padded int32 ``(batch, target)``: from the start token to the last one,
-        and from the first token to the end token.
+        Two padded int32 ``(batch, target)``: the start token and all tokens, and all
+        tokens and the end token.
 
     Example:
         >>> tokenizer = Tokenizer.train(["o gato", "the cat"] * 50, vocab_size=300)
@@ -270,7 +259,7 @@ def encode_target(tokenizer, text, longest=None):
 
 
 def _ops():
-    """TensorFlow Text's SentencePiece ops, as they are in the graph."""
+    """TensorFlow Text's SentencePiece graph ops."""
     from tensorflow_text.python.ops import sentencepiece_tokenizer
 
     return sentencepiece_tokenizer.gen_sentencepiece_tokenizer

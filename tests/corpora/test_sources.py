@@ -55,7 +55,7 @@ def test_ways_to_name_files(here, monkeypatch):
 def test_sources_that_are_none(here, source):
     (here / "bad.gz").write_bytes(b"\x1f\x8b is not gzip")  # which nobody reads
     assert len(input_files(["phrasebook", "bad.gz"])) == 1
-    with pytest.raises(UserError, match=f"^'{source}' is no pair source and no file; "):
+    with pytest.raises(UserError, match=f"^'{source}' not found: expected phrasebook"):
         load_mixture(["bad.gz", source])
 
 
@@ -71,11 +71,11 @@ def test_no_such_split_and_no_tensorflow_datasets(here, monkeypatch):
     ("data", "hint"),
     [
         (b"only\nlines\n", "--columns 2,1"),
-        (b"\t\n", "check that it has a sentence"),
+        (b"\t\n", "check that each line has a sentence"),
         (b"\xff\t\xff\n", "--encoding latin-1"),
     ],
 )
 def test_a_file_without_a_usable_pair(here, data, hint):
     (here / "bad.tsv").write_bytes(data)
-    with pytest.raises(UserError, match=rf"^bad.tsv: no usable pair in it: .*{hint}"):
+    with pytest.raises(UserError, match=rf"^bad.tsv: no usable pair: .*{hint}"):
         load("bad.tsv")

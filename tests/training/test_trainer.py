@@ -273,7 +273,7 @@ def _empty(path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ("data.sources=[frasebook]", "'frasebook' is no pair source"),
+        ("data.sources=[frasebook]", "'frasebook' not found"),
         ("data.sources=[]", r"data\.sources is empty"),
         ("data.valid=/nowhere/valid.tsv", "valid.tsv"),
         ("training.init_from=/nowhere", "training.init_from: .*no such run folder"),

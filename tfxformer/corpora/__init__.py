@@ -1,6 +1,6 @@
-"""Where sentence pairs come from.
+"""The sources of sentence pairs.
 
-A source is named the same everywhere: `phrasebook` (shipped with the package), `ted`
+A source has the same name everywhere: `phrasebook` (part of the package), `ted`
 (TensorFlow Datasets), the path of a TSV, or `SRC,TGT`, the paths of two parallel
 files. Files may be gzipped.
 """
@@ -25,11 +25,11 @@ _NAMES = ("phrasebook", "ted")
 def phrasebook():
     """Give the embedded Portuguese-English phrasebook, split by sentence.
 
-    It is in the public domain (`data/LICENSE.md`); `recipes/phrasebook` makes its file.
+    It is in the public domain (`data/LICENSE.md`); `recipes/phrasebook` generates it.
 
     Returns:
-        `Pairs` by name: "train", "validation" (500) and "test" (500). No sentence of
-        one split, in either language, is in another.
+        `Pairs` by name: "train", "validation" (500) and "test" (500). No two splits
+        share a sentence in either language.
 
     Example:
         >>> phrasebook()["train"][0]
@@ -58,18 +58,18 @@ def load(
 
     Args:
         source: `phrasebook`, `ted`, a TSV's path, or `SRC,TGT` paths.
-        split: `train`, `validation` or `test`, of phrasebook and ted; a file has none.
+        split: `train`, `validation` or `test` of phrasebook and ted; ignored for files.
         data_dir: The folder of TensorFlow Datasets, for ted.
-        cleaned: Drop duplicates, empty sides, and pairs beyond the limits below. To
-            evaluate, set it to False: malformed lines alone are dropped.
+        cleaned: Drop duplicates, empty sides, and pairs beyond the limits below. False,
+            for evaluation, drops only malformed lines.
         max_characters: As in `clean`.
         max_length_ratio: As in `clean`.
-        columns: The numbers, from 1, of a TSV's column of sources and of targets;
-            None for a TSV that has these two alone.
-        encoding: Of files: one of Python's codecs.
+        columns: The numbers, from 1, of a TSV's source and target columns; None if it
+            has only these two.
+        encoding: The encoding of the files, one of Python's codecs.
 
     Returns:
-        `Pairs`, and `Counts` of those read and dropped.
+        `Pairs`, and `Counts` of the pairs read and dropped.
 
     Raises:
         UserError: The source is unknown or cannot be read, or no pair is left.
@@ -92,17 +92,17 @@ def load(
     else:
         pairs = Pairs(map(normalize, pair) for pair in pairs)
     if not pairs:
-        hint = "check that it has a sentence and its translation on each line"
+        hint = "check that each line has a sentence and its translation"
         if counts["wrong number of columns"]:
-            hint += "; if its lines have more columns, pick two: --columns 2,1"
+            hint += "; if lines have more than two columns, use --columns 2,1"
         if counts["in another encoding"]:
-            hint += "; name another encoding: --encoding latin-1"
-        raise UserError(f"{source}: no usable pair in it: {counts.describe()}; {hint}")
+            hint += "; if the file is not UTF-8, use --encoding latin-1"
+        raise UserError(f"{source}: no usable pair: {counts.describe()}; {hint}")
     return pairs, counts
 
 
 def load_mixture(sources, *args, **options):
-    """Load several sources as `load` does, once `input_files` has found all."""
+    """Load several sources as `load` does, after `input_files` has found them all."""
     input_files(sources)
     return [load(source, *args, **options) for source in sources]
 
@@ -110,12 +110,13 @@ def load_mixture(sources, *args, **options):
 def input_files(sources):
     """List the files of several sources; raise a UserError if one does not exist."""
     if "ted" in sources and importlib.util.find_spec("tensorflow_datasets") is None:
-        raise UserError("ted: needs TensorFlow Datasets; pip install 'tfxformer[ted]'")
+        problem = "ted: needs TensorFlow Datasets"
+        raise UserError(f"{problem}; run: pip install 'tfxformer[ted]'")
     return [path for s in sources if s not in _NAMES for path in _find_files(s)]
 
 
 def _find_files(source):
-    """Tells a TSV from two parallel files: a path that exists wins."""
+    """Find a TSV or two parallel files; a path that exists wins."""
     source = os.fspath(source)
     halves = [(source[:i], source[i + 1 :]) for i, c in enumerate(source) if c == ","]
     for names in [(source,), *halves]:
@@ -123,6 +124,6 @@ def _find_files(source):
         if all(os.path.exists(path) and not os.path.isdir(path) for path in paths):
             return paths
     raise UserError(
-        f"{source!r} is no pair source and no file; give phrasebook, ted, a TSV's "
-        "path, or SRC,TGT paths"
+        f"{source!r} not found: expected phrasebook, ted, a TSV file, or two files as "
+        "SRC,TGT"
     )

@@ -1,7 +1,7 @@
-"""Sentence pairs from files: one TSV, or two files whose lines go together.
+"""Sentence pairs from files: one TSV, or two parallel files.
 
-Both may be gzipped. Lines end at a line feed alone: what only some programs take for
-a line's end, such as U+2028, must not shift one file against the other.
+Both may be gzipped. Only a line feed ends a line: characters that some programs treat
+as line ends, such as U+2028, must not shift one file against the other.
 """
 
 import gzip
@@ -16,18 +16,18 @@ _log = logging.getLogger("tfxformer")
 
 
 def check_encoding(name):
-    """Give back the name of a codec, if its tabs and line feeds are those of ASCII."""
+    """Return the name of a codec if it encodes tab and line feed as ASCII does."""
     try:
         if b"\t\n".decode(name) == "\t\n":
             return name
-        reason = "such files cannot be read by lines; save them as UTF-8"
+        reason = "such files cannot be read line by line; save them as UTF-8"
     except (LookupError, ValueError):
-        reason = "there is no such encoding; common ones are utf-8, latin-1 and cp1252"
+        reason = "unknown encoding; common ones are utf-8, latin-1 and cp1252"
     raise ValueError(reason)
 
 
 def pick(line, columns):
-    """Take two columns by their numbers, or the only two, out of a line with tabs."""
+    """Take two columns of a line with tabs: the given numbers, or the only two."""
     cells = line.split("\t")
     if columns is None:
         return cells if len(cells) == 2 else None
@@ -37,28 +37,28 @@ def pick(line, columns):
 def read_pairs(paths, counts, columns=None, encoding="utf-8"):
     """Read pairs from one TSV, or from two files with a sentence on each line.
 
-    A malformed line is counted and skipped, with its translation where that has a
-    file of its own. The log names the first ten.
+    Malformed lines are counted and skipped, in both parallel files. The log names the
+    first ten.
 
     Args:
-        paths: The path, or those of the sources and of the targets.
-        counts: `Counts`, to which lines read, and malformed ones, are added.
-        columns: As in `pick`, of a TSV.
+        paths: The path of a TSV, or the paths of the sources and of the targets.
+        counts: `Counts`, to which the lines read and the malformed ones are added.
+        columns: For a TSV, as in `pick`.
         encoding: One of Python's codecs.
 
     Yields:
-        `Pair`s as they stand in the files.
+        `Pair`s, unchanged.
 
     Raises:
-        UserError: A file cannot be read or is empty, or the files differ in their
-            number of lines.
+        UserError: A file cannot be read or is empty, or the files have different
+            numbers of lines.
     """
     number = skipped = 0
     for number, lines in enumerate(zip_longest(*map(_open, paths)), start=1):
         if None in lines:
             shorter = f"{paths[lines.index(None)]} has {number - 1:,} lines"
-            hint = "give two files whose lines go together"
-            raise UserError(f"{shorter}, the other of the two has more; {hint}")
+            hint = "parallel files need the same number"
+            raise UserError(f"{shorter}, the other file has more; {hint}")
         counts["read"] += 1
         texts = [_decode(line, encoding) for line in lines]
         if None in texts:
@@ -74,15 +74,15 @@ def read_pairs(paths, counts, columns=None, encoding="utf-8"):
             problem = f"{paths[0]}:{number}: expected {wanted}, found {found}"
         skipped += 1
         if skipped <= 10:
-            _log.warning("%s; the line is skipped", problem)
+            _log.warning("%s; skipping the line", problem)
     if not number:
-        raise UserError(f"{paths[0]}: the file is empty; give one with sentences")
+        raise UserError(f"{paths[0]}: the file is empty; use a file with sentences")
 
 
 def read_texts(stream, name, encoding="utf-8", size=1024):
-    """Read lines, ``size`` at a time, and stop at the first that is broken.
+    """Read lines, ``size`` at a time; a `UserError` at the first that is broken.
 
-    The name is what messages call the stream, such as the file's path.
+    Messages call the stream by its name, such as the file's path.
     """
     lines = []
     for number, line in enumerate(_lines(stream, name), start=1):
@@ -99,7 +99,7 @@ def read_texts(stream, name, encoding="utf-8", size=1024):
 
 
 def read_argument(text, name, encoding="utf-8"):
-    """Read a text of the command line: UTF-8, or else in the encoding."""
+    """Read a text from the command line: UTF-8, or else the encoding."""
     given = text.encode("utf-8", "surrogateescape")
     found = _decode(given, "utf-8") or _decode(given, encoding)
     if found is None:
@@ -115,7 +115,7 @@ def _decode(line, encoding):
 
 
 def _broken(where, encoding):
-    hint = "name its encoding, such as --encoding latin-1"
+    hint = "give the right encoding, such as --encoding latin-1"
     return UserError(f"{where}: not {encoding.upper()}; {hint}")
 
 
@@ -123,7 +123,7 @@ def _open(path):
     """Yields the lines of a file, plain or gzipped."""
     try:
         with open(path, "rb") as file:
-            packed = file.peek(2)[:2] == b"\x1f\x8b"  # whatever its name
+            packed = file.peek(2)[:2] == b"\x1f\x8b"  # gzip, whatever its name
             yield from _lines(gzip.GzipFile(fileobj=file) if packed else file, path)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         problem = f"the gzip file is cut short or damaged ({error})"
@@ -133,7 +133,7 @@ def _open(path):
 
 
 def _lines(stream, name):
-    """Yields lines without their ends, the first without a byte-order mark."""
+    """Yields lines without line ends, the first without a byte-order mark."""
     for number, line in enumerate(stream):
         if not number and line[:2] in (b"\xff\xfe", b"\xfe\xff"):
             raise UserError(f"{name}: the text is in UTF-16; save it as UTF-8")

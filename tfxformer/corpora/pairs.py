@@ -1,4 +1,4 @@
-"""Pairs of sentences, tidied: millions of them in little memory."""
+"""Sentence pairs, cleaned: millions of them in little memory."""
 
 import hashlib
 import re
@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-# Marks that only split words for the eye: zero-width space, word joiner, byte-order
-# mark, soft hyphen. Joiners that change letters stay. The tokenizer drops the same.
+# Invisible marks: zero-width space, word joiner, byte-order mark, soft hyphen. Joiners
+# that change letters stay. The tokenizer drops the same marks.
 INVISIBLE = "[\u200b\u2060\ufeff\u00ad]"
 _INVISIBLE, _CONTROL = re.compile(INVISIBLE), re.compile("[\x00-\x1f\x7f-\x9f]")
 
@@ -27,12 +27,12 @@ class Pair(NamedTuple):
 
 
 class Pairs(Sequence):
-    """A sequence of `Pair`s that keeps UTF-8 in one buffer instead of strings.
+    """A sequence of `Pair`s in one UTF-8 buffer instead of Python strings.
 
-    A pair takes its bytes and 9 more. A slice, and what `select` gives, share them.
+    Each pair takes 9 bytes besides its text. Slices and selections share the buffer.
 
     Args:
-        pairs: An iterable of two strings each.
+        pairs: An iterable of (source, target) strings.
 
     Example:
         >>> pairs = Pairs([("um", "one"), ("dois", "two"), ("três", "three")])
@@ -48,8 +48,8 @@ class Pairs(Sequence):
         self._rows = range(len(self._ends) - 1)
 
     def select(self, rows):
-        """Give the pairs of these indices, without a copy of their text."""
-        import numpy as np  # here, as most commands do without
+        """Give the pairs of these indices, without copying their text."""
+        import numpy as np  # slow to import, and most commands need none
 
         some = object.__new__(Pairs)
         some._text, some._ends = self._text, self._ends
@@ -75,7 +75,7 @@ class Pairs(Sequence):
 
 
 class Counts(Counter):
-    """How many pairs were read, and how many were dropped for each reason.
+    """Counts of the pairs read, and of those dropped for each reason.
 
     Example:
         >>> Counts({"read": 9, "duplicate": 2}).describe()
@@ -83,7 +83,7 @@ class Counts(Counter):
     """
 
     def describe(self):
-        """Say it in one line, the most frequent reason first."""
+        """Summarise the counts in one line, the most frequent reason first."""
         why = [f"{n:,} {name}" for name, n in self.most_common() if name != "read"]
         dropped = self.total() - self["read"]
         line = f"{self['read']:,} read, {self['read'] - dropped:,} kept"
@@ -91,23 +91,18 @@ class Counts(Counter):
 
 
 def normalize(text):
-    r"""Give text in its one plain form: Unicode NFKC, single spaces.
+    r"""Normalise a string: Unicode NFKC, single spaces.
 
-    Control characters and line separators count as spaces, and invisible marks
-    such as the zero-width space and the soft hyphen go.
-
-    Args:
-        text: A string.
-
-    Returns:
-        A string; normalising it again changes nothing.
+    Control characters and line separators become spaces, and invisible marks such as
+    the zero-width space and the soft hyphen are dropped. Normalising the result again
+    changes nothing.
 
     Example:
         >>> normalize(" ﬁne \u00a0 day\x00\n")
         'fine day'
     """
     if not text.isascii():
-        # Before NFKC: a letter and its accent may meet once a mark is gone.
+        # Before NFKC: without the mark, a letter may combine with its accent.
         text = unicodedata.normalize("NFKC", _INVISIBLE.sub("", text))
     return " ".join(_CONTROL.sub(" ", text).split())
 
@@ -115,19 +110,18 @@ def normalize(text):
 def clean(pairs, counts, max_characters=1000, max_length_ratio=3.0):
     """Normalise pairs and keep those worth training on.
 
-    A pair is dropped when a side is empty or too long, when one side is so much longer
-    than the other that they can hardly say the same, or when it came before.
+    A pair is dropped if a side is empty or too long, if one side is much longer than
+    the other (a sign that it is not a translation), or if it is a duplicate.
 
     Args:
         pairs: An iterable of `Pair`s, read once.
-        counts: `Counts`, to which the dropped ones are added.
-        max_characters: The longest side that is kept.
-        max_length_ratio: The largest `(longer + 10) / (shorter + 10)` in characters
-            that is kept. The ten forgives short sentences, where "oi" for "hello
-            there" is no mistake.
+        counts: `Counts`, to which the dropped pairs are added.
+        max_characters: The most characters on either side.
+        max_length_ratio: The largest `(longer + 10) / (shorter + 10)` in characters.
+            The 10 allows for short sentences: "oi" may well mean "hello there".
 
     Returns:
-        `Pairs`: those that are left, in their order.
+        `Pairs`: the kept ones in their order.
 
     Example:
         >>> counts = Counts({"read": 3})
@@ -138,7 +132,7 @@ def clean(pairs, counts, max_characters=1000, max_length_ratio=3.0):
     """
     import numpy as np
 
-    hashes = bytearray()  # 8 bytes a pair, so that duplicates need no strings
+    hashes = bytearray()  # 8 bytes a pair, to find duplicates without their strings
 
     def fit():
         for source, target in pairs:

@@ -1,4 +1,4 @@
-"""Hold sentences out of training without leaking them back in."""
+"""Held-out sentences that do not leak into training."""
 
 import hashlib
 import random
@@ -12,21 +12,21 @@ from tfxformer.errors import UserError
 
 
 def hold_out(pairs, sizes, seed):
-    """Split pairs by sentence: no sentence of one split is in another.
+    """Split pairs so that no two splits share a sentence.
 
     "Tens fome?" and "Vocês têm fome?" are both "Are you hungry?". So pairs that share a
-    sentence, but for case and punctuation, move together.
+    sentence, ignoring case and punctuation, stay in one split.
 
     Args:
-        pairs: `Pairs`. Their order decides, with the seed, where they go.
-        sizes: How many pairs each held-out split gets, by the split's name.
+        pairs: `Pairs`. Their order and the seed determine the splits.
+        sizes: The number of pairs in each held-out split, by the split's name.
         seed: Another seed holds out other pairs.
 
     Returns:
         `Pairs` by name, in their order: the named splits, and "train" with the rest.
 
     Raises:
-        UserError: The sizes cannot be met, or nothing would be left to train on.
+        UserError: There are too few pairs for the sizes.
 
     Example:
         >>> from tfxformer.corpora import Pairs
@@ -35,34 +35,34 @@ def hold_out(pairs, sizes, seed):
         >>> len(splits["train"]), len(splits["test"])
         (1, 1)
     """
-    group = _groups(pairs)  # (pairs,): the first pair of each one's group
+    group = _groups(pairs)  # (pairs,): the first pair of each pair's group
     members = np.bincount(group)
     firsts = array("q", np.flatnonzero(members).tobytes())
     random.Random(seed).shuffle(firsts)
 
-    split = np.zeros(len(pairs), np.int8)  # of each group: 0 for train
+    split = np.zeros(len(pairs), np.int8)  # the split of each group: 0 for train
     missing = dict(sizes)
     for first in firsts:
         if not any(missing.values()):
             break
-        # A group that no split has room for goes to train as a whole.
+        # A group that is too large for every split goes to train.
         for number, (name, room) in enumerate(missing.items(), start=1):
             if members[first] <= room:
                 split[first] = number
                 missing[name] -= int(members[first])
                 break
 
-    split = split[group]  # of each pair
+    split = split[group]  # the split of each pair
     if any(missing.values()) or (any(sizes.values()) and split.all()):
         asked = ", ".join(f"{size} for {name}" for name, size in sizes.items())
         found = f"{len(pairs)} pairs in {len(firsts)} groups that share no sentence"
-        raise UserError(f"cannot hold out {asked} from {found}: bring more pairs")
+        raise UserError(f"cannot hold out {asked} from {found}: use more pairs")
     names = enumerate(["train", *sizes])
     return {name: pairs.select(np.flatnonzero(split == i)) for i, name in names}
 
 
 def _groups(pairs):
-    """The index of the first pair that each pair is connected with, int32."""
+    """For each pair, the index of the first pair in its group, int32."""
     sides = [_numbers(pair[side] for pair in pairs) for side in (0, 1)]
     group = np.arange(len(pairs), dtype=np.int32)
     while True:
@@ -72,13 +72,13 @@ def _groups(pairs):
             least = np.full(len(pairs), len(pairs), np.int32)
             np.minimum.at(least, numbers, group)
             group = least[numbers]
-            group = group[group]  # and that of the pair that it is named after
+            group = group[group]  # and that pair's own group
         if np.array_equal(group, before):
             return group
 
 
 def _numbers(texts):
-    """A number for each text, int32: near copies of a sentence have the same."""
+    """A number for each text, int32: near copies of a sentence share one."""
     keys = bytearray()
     for text in texts:
         keys += hashlib.blake2b(_key(text).encode(), digest_size=8).digest()

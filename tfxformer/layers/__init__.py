@@ -1,6 +1,6 @@
 """The Transformer's parts as Keras layers, in the order of the paper's Figure 1.
 
-A call without a padding mask uses the Keras mask of its tensor.
+A call without a padding mask uses the Keras mask that its tensor carries.
 """
 
 from tfxformer.layers.attention import (

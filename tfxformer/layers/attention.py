@@ -1,8 +1,8 @@
-"""Attention (section 3.2): what each position gathers from the others.
+"""Attention (section 3.2): each position gathers information from other positions.
 
-Queries, keys and values always have the same roles: **keys and values come from
-one sequence, queries may come from another**. In cross-attention the queries come
-from the decoder, the keys and values from the encoder's output.
+**Keys and values come from one sequence; queries may come from another.** In
+cross-attention, queries come from the decoder, and keys and values from the encoder's
+output.
 """
 
 import keras
@@ -20,16 +20,16 @@ def scaled_dot_product_attention(query, key, value, mask=None, dropout=None, bia
         query: ``(batch, heads, target, key_dim)``.
         key: ``(batch, heads, source, key_dim)``.
         value: ``(batch, heads, source, value_dim)``.
-        mask: boolean, broadcasts to ``(batch, heads, target, source)``; True means
-            "may be looked at". None hides nothing.
+        mask: boolean, broadcasts to ``(batch, heads, target, source)``; True where
+            attention is allowed. None hides nothing.
         dropout: a Keras dropout layer for the weights, or None.
-        bias: added to the scores instead of a mask: `mask_bias` of one, computed once
-            for many calls. A row that may look at nothing is then not all 0.
+        bias: added to the scores in place of a mask: its `mask_bias`, computed once
+            for many calls. The weights of a fully masked row are then not 0.
 
     Returns:
-        The gathered values ``(batch, heads, target, value_dim)``, and the weights
-        ``(batch, heads, target, source)``: each row sums to 1, what is masked is
-        exactly 0, and a row that may look at nothing at all is all 0.
+        The weighted values ``(batch, heads, target, value_dim)``, and the weights
+        ``(batch, heads, target, source)``: each row sums to 1, masked weights are
+        exactly 0, and a fully masked row is all 0.
 
     Example:
         >>> import numpy as np
@@ -38,18 +38,17 @@ def scaled_dot_product_attention(query, key, value, mask=None, dropout=None, bia
         >>> np.asarray(weights).tolist()
         [[[[0.5, 0.5], [0.5, 0.5]]]]
     """
-    # Scaling the query, the smallest of the tensors, is the cheapest place.
+    # Scaling the query is cheapest: it is the smallest tensor.
     query = query * ops.cast(query.shape[-1] ** -0.5, query.dtype)
     scores = few_rows_matmul(query, key, transpose_y=True)
     if mask is not None:
-        # Adding is several times faster on a CPU than choosing between two tensors
-        # of the scores' shape.
+        # On a CPU, adding is several times faster than `ops.where` on the scores.
         bias = mask_bias(mask, scores.dtype)
     if bias is not None:
         scores = scores + bias
     weights = few_rows_softmax(scores)  # (batch, heads, target, source)
     if mask is not None:
-        # Only where a whole row is masked does this change anything.
+        # This changes only rows that are fully masked.
         weights = weights * ops.cast(mask, weights.dtype)
     dropped = weights if dropout is None else dropout(weights)
     return few_rows_matmul(dropped, value), weights
@@ -57,23 +56,23 @@ def scaled_dot_product_attention(query, key, value, mask=None, dropout=None, bia
 
 @keras.saving.register_keras_serializable("tfxformer")
 class MultiHeadAttention(Layer):
-    """Several attentions side by side, each on its own projections (section 3.2.2).
+    """Several attention heads in parallel, each on its own projections (section 3.2.2).
 
     Args:
         num_heads: number of heads.
         key_dim: size of one head; the paper's ``d_model / num_heads``.
-        dropout: share of the attention weights dropped in training.
+        dropout: dropout rate of the attention weights.
 
     Call arguments:
         query: ``(batch, target, d_model)``.
-        value: ``(batch, source, d_model)``; keys and values are made from it.
+        value: ``(batch, source, d_model)``, the source of keys and values.
         mask: boolean, broadcasts to ``(batch, heads, target, source)``.
-        value_mask: padding mask ``(batch, source)``, where ``mask`` is not given.
+        value_mask: padding mask ``(batch, source)``, used without ``mask``.
         return_attention_scores: also return the weights.
 
     Returns:
-        ``(batch, target, d_model)``, and with ``return_attention_scores`` the
-        weights ``(batch, heads, target, source)`` as well.
+        ``(batch, target, d_model)``, and with ``return_attention_scores`` also the
+        weights ``(batch, heads, target, source)``.
 
     Example:
         >>> import numpy as np
@@ -101,7 +100,7 @@ class MultiHeadAttention(Layer):
         self.output_dense.build((*positions, self.query_dense.units))
 
     def compute_mask(self, query, previous_mask=None):
-        # The output's positions are the query's; `mask` is about the value's.
+        # The output has the query's positions; `mask` hides the value's.
         return getattr(query, "_keras_mask", None)
 
     def call(
@@ -117,20 +116,20 @@ class MultiHeadAttention(Layer):
         return (x, weights) if return_attention_scores else x
 
     def project(self, value):
-        """Keys and values, each ``(batch, heads, source, key_dim)``, of a sequence."""
+        """A sequence's keys and values, each ``(batch, heads, source, key_dim)``."""
         length = ops.shape(value)[1]
         key = self.split(self.key_dense(value), length)
         return key, self.split(self.value_dense(value), length)
 
     def split(self, x, length):
-        """Splits the last axis: gives ``(batch, heads, length, key_dim)``."""
+        """Splits the last axis into heads: ``(batch, heads, length, key_dim)``."""
         if isinstance(length, int) and length == 1:  # nothing to transpose
             return ops.reshape(x, (-1, self.num_heads, 1, self.key_dim))
         x = ops.reshape(x, (-1, length, self.num_heads, self.key_dim))
         return ops.transpose(x, (0, 2, 1, 3))
 
     def attend(self, query, key, value, mask=None, bias=None):
-        """From heads to rows ``(batch * target, d_model)``; and the weights."""
+        """Joins the heads into rows ``(batch * target, d_model)``; also the weights."""
         x, weights = scaled_dot_product_attention(
             query, key, value, mask, self.dropout, bias
         )
@@ -141,13 +140,11 @@ class MultiHeadAttention(Layer):
 
 
 class BaseAttention(Layer):
-    """Multi-head attention in its residual connection; see the three kinds below.
+    """Multi-head attention with Add & Norm; the base of the three kinds below.
 
     Args:
-        num_heads: number of heads.
-        key_dim: size of one head.
-        dropout: dropout rate of the sublayer's output.
-        norm: "post" (the paper's) or "pre".
+        num_heads, key_dim: as for `MultiHeadAttention`.
+        dropout, norm: as for `AddAndNorm`.
         attention_dropout: dropout rate of the weights; None for ``dropout``.
     """
 
@@ -173,7 +170,7 @@ class BaseAttention(Layer):
 
 @keras.saving.register_keras_serializable("tfxformer")
 class GlobalSelfAttention(BaseAttention):
-    """The encoder's `BaseAttention`: each position looks at all of its own sequence.
+    """The encoder's `BaseAttention`: each position attends to its whole sequence.
 
     Call arguments:
         x: ``(batch, length, d_model)``.
@@ -197,10 +194,10 @@ class GlobalSelfAttention(BaseAttention):
 
 @keras.saving.register_keras_serializable("tfxformer")
 class CausalSelfAttention(BaseAttention):
-    """The decoder's `BaseAttention`: each position looks at those up to itself.
+    """The decoder's `BaseAttention`: each position attends to itself and earlier ones.
 
-    A call takes and returns what one of `GlobalSelfAttention` does. The look-ahead
-    mask is always applied.
+    It has the call arguments and the result of `GlobalSelfAttention`, and always
+    applies the look-ahead mask.
 
     Example:
         >>> import numpy as np
@@ -218,9 +215,9 @@ class CausalSelfAttention(BaseAttention):
         return self.add_and_norm(x, y, mask=mask)
 
     def step(self, x, position, cache, buffers):
-        """A call for one more position of each hypothesis: x and cache to the next."""
+        """One more position of each hypothesis; returns the next x and KV cache."""
         y, mha = self.add_and_norm.before(x), self.mha  # (batch * beams, d_model)
-        # Each hypothesis has positions of its own: its heads are beside the others'.
+        # Each hypothesis attends to its own positions: beams and heads share an axis.
         shape = (-1, cache[0].shape[1], 1, mha.key_dim)
         query, *new = (
             ops.reshape(dense(y), shape)
@@ -237,17 +234,17 @@ class CausalSelfAttention(BaseAttention):
 
 @keras.saving.register_keras_serializable("tfxformer")
 class CrossAttention(BaseAttention):
-    """The decoder's `BaseAttention` over the source: keys and values are context's.
+    """The decoder's `BaseAttention` over the source: keys and values from ``context``.
 
     Call arguments:
-        x: the decoder's positions, ``(batch, target, d_model)``.
+        x: the decoder's hidden states, ``(batch, target, d_model)``.
         context: the encoder's output, ``(batch, source, d_model)``.
         context_mask: padding mask of the source, ``(batch, source)``.
         return_attention_scores: also return the weights.
 
     Returns:
-        What `MultiHeadAttention` does. After a call outside a graph,
-        ``last_attn_scores`` holds the weights, too.
+        As for `MultiHeadAttention`. After a call outside a graph,
+        ``last_attn_scores`` also holds the weights.
 
     Example:
         >>> import numpy as np
@@ -264,15 +261,15 @@ class CrossAttention(BaseAttention):
         y, weights = self.mha(
             y, context, mask=key_mask(context_mask), return_attention_scores=True
         )
-        if hasattr(weights, "numpy"):  # in a graph they have no value to keep
+        if hasattr(weights, "numpy"):  # in a graph they have no value
             self.last_attn_scores = weights
         x = self.add_and_norm(x, y)
         return (x, weights) if return_attention_scores else x
 
     def step(self, x, key_value, bias, beams):
-        """A call for one more position of each hypothesis: the next x and weights."""
+        """One more position of each hypothesis; returns the next x and the weights."""
         y, mha = self.add_and_norm.before(x), self.mha  # (batch * beams, d_model)
-        # The hypotheses of a sentence share its source: they are its queries.
+        # The hypotheses of a sentence share its source: each is one query.
         query = mha.split(mha.query_dense(y), beams)  # (batch, heads, beams, key_dim)
         y, weights = mha.attend(query, *key_value, bias=bias)
         return self.add_and_norm(x, y), weights

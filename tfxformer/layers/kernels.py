@@ -1,4 +1,4 @@
-"""Operations that are faster in TensorFlow's own spelling than in `keras.ops`."""
+"""Operations that are faster in TensorFlow's own ops than in `keras.ops`."""
 
 import keras
 from keras import ops
@@ -11,15 +11,15 @@ if ON_TENSORFLOW:
 
 def add_bias(x, bias):
     """Adds a bias ``(units,)`` to ``(rows, units)``."""
-    # BiasAdd, unlike Add, becomes one op with the MatMul before and the ReLU after.
+    # TensorFlow fuses BiasAdd, unlike Add, with the MatMul before and the ReLU after.
     return tf.nn.bias_add(x, bias) if ON_TENSORFLOW else ops.add(x, bias)
 
 
 def few_rows_matmul(x, y, transpose_y=False):
     """Many matrix products, faster where each x is known to have only a few rows."""
-    if ON_TENSORFLOW and _has_few_rows(x) and x.dtype != tf.float16:  # none on a CPU
-        # oneDNN does not take this version over: its set-up costs 40 us a product on
-        # a CPU, twenty times what one query's products themselves take.
+    if ON_TENSORFLOW and _has_few_rows(x) and x.dtype != tf.float16:  # no CPU kernel
+        # oneDNN does not replace this version. Its set-up costs 40 us a product on a
+        # CPU, twenty times as much as the products of one query.
         return tf.raw_ops.BatchMatMulV3(x=x, y=y, Tout=x.dtype, adj_y=transpose_y)
     return ops.matmul(x, ops.swapaxes(y, -1, -2) if transpose_y else y)
 
@@ -27,34 +27,34 @@ def few_rows_matmul(x, y, transpose_y=False):
 def few_rows_softmax(x):
     """Softmax over the last axis, faster where x is known to have only a few rows."""
     if _has_few_rows(x):
-        # Here too oneDNN's set-up, 40 us, outweighs four ops of a microsecond each.
+        # oneDNN's set-up takes 40 us here, too; these four ops take 1 us each.
         x = ops.exp(x - ops.max(x, axis=-1, keepdims=True))
         return x / ops.sum(x, axis=-1, keepdims=True)
-    # Keras warns of a softmax over one element, which a source of one token has.
+    # Keras warns about a softmax over one element, as for a source of one token.
     return ops.ones_like(x) if x.shape[-1] == 1 else ops.softmax(x)
 
 
 def _has_few_rows(x):
-    """Whether it is a step of decoding: a position, or a beam's hypotheses."""
-    rows, empty = x.shape[-2], 0 in x.shape  # Keras finds no maximum of nothing
+    """Whether this is a decoding step: one position, or the hypotheses of a beam."""
+    rows, empty = x.shape[-2], 0 in x.shape  # Keras fails on the maximum of no values
     return rows is not None and rows <= FEW_ROWS and not empty
 
 
 def take_rows(x, rows):
-    """Rows of a tensor; no number may be negative."""
-    # `ops.take` counts from the end where a number is negative, at several ops a call.
+    """Rows of a tensor by their numbers, none negative."""
+    # `ops.take` supports negative numbers, at the cost of several ops a call.
     return tf.gather(x, rows) if ON_TENSORFLOW else ops.take(x, rows, axis=0)
 
 
 def unseen(size):
-    """A size that shape inference does not take for known, so that it may change."""
+    """A size hidden from shape inference, so that it may change in a loop."""
     if ON_TENSORFLOW:
         return tf.raw_ops.PlaceholderWithDefault(input=size, shape=[])
     return size
 
 
 def shrinking_while_loop(unfinished, step, state):
-    """`keras.ops.while_loop`, of tensors whose first axis may shrink."""
+    """`keras.ops.while_loop` over tensors whose first axis may shrink."""
     if not ON_TENSORFLOW or tf.executing_eagerly():
         return ops.while_loop(unfinished, step, state)
     shapes = tf.nest.map_structure(
@@ -66,9 +66,9 @@ def shrinking_while_loop(unfinished, step, state):
 class Projection(keras.layers.Dense):
     """``activation(x W + b)``, as one matrix product over all positions of the batch.
 
-    It is Keras's `Dense` for ``(batch, length, depth)``, with at least one position, or
-    ``(rows, depth)``. Where lengths are unknown, `Dense` makes some twenty small ops
-    (``tensordot``), which cost 8% of a training step.
+    It is Keras's `Dense` for ``(batch, length, depth)`` with at least one position, or
+    ``(rows, depth)``. For unknown lengths, `Dense` creates some twenty small ops
+    (``tensordot``), which take 8% of a training step.
 
     Example:
         >>> import numpy as np
@@ -87,9 +87,9 @@ class Projection(keras.layers.Dense):
 class LayerNorm(keras.layers.LayerNormalization):
     """Layer normalisation over the last axis (Ba et al. 2016), faster in training.
 
-    It is Keras's `LayerNormalization`, whose arguments it takes. Automatic
-    differentiation goes six times over the same memory, which costs 11% of a training
-    step: here the gradient has a closed form.
+    It has the arguments of Keras's `LayerNormalization` and computes the gradient in
+    closed form. Automatic differentiation would read the same memory six times, 11% of
+    a training step.
 
     Example:
         >>> import numpy as np
@@ -110,7 +110,7 @@ class LayerNorm(keras.layers.LayerNormalization):
             x = x * scale
 
             def gradient(upstream):
-                # What x loses again by moving the mean and the variance.
+                # The parts of the gradient through the mean and the variance.
                 by_mean = ops.mean(upstream, axis=-1, keepdims=True)
                 by_scale = ops.mean(upstream * x, axis=-1, keepdims=True)
                 return ops.cast((upstream - by_mean - x * by_scale) * scale, given)

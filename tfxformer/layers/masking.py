@@ -1,7 +1,7 @@
-"""Masks: which positions attention may look at.
+"""Masks: the positions that attention may use.
 
-A mask is boolean, and True means "may be looked at". All masks broadcast to the
-shape of the attention scores, ``(batch, heads, target, source)``.
+A mask is boolean and True where attention is allowed. All masks broadcast to the shape
+of the attention scores, ``(batch, heads, target, source)``.
 """
 
 import keras
@@ -17,7 +17,7 @@ def padding_mask(ids):
         ids: integer tensor ``(batch, length)``; 0 is padding.
 
     Returns:
-        Boolean tensor ``(batch, length)``, True where there is a real token.
+        Boolean tensor ``(batch, length)``, True at real tokens.
 
     Example:
         >>> import numpy as np
@@ -46,10 +46,10 @@ def look_ahead_mask(length):
 
 
 def key_mask(mask):
-    """Shapes a padding mask so that it hides keys: same for each head and query.
+    """Reshapes a padding mask to hide keys from every head and query.
 
     Args:
-        mask: boolean ``(batch, source)``, or None for "nothing is hidden".
+        mask: boolean ``(batch, source)``, or None to hide nothing.
 
     Returns:
         Boolean ``(batch, 1, 1, source)``, or None.
@@ -62,20 +62,20 @@ def key_mask(mask):
     return None if mask is None else ops.expand_dims(ops.cast(mask, "bool"), (1, 2))
 
 
-# Far below any score, yet finite in half precision, so that a row with everything
-# masked gives no NaN.
+# Far below any score, yet finite in half precision, so that a fully masked row gives
+# no NaN.
 MASKED = {"float64": -1e9, "float32": -1e9, "bfloat16": -3e4, "float16": -3e4}
 
 
 def mask_bias(mask, dtype):
-    """Turns a mask into what is added to the scores: 0, or far below any score.
+    """Turns a mask into a bias on the scores: 0, or far below any score.
 
     Args:
         mask: boolean, of any shape.
         dtype: the scores' type.
 
     Returns:
-        A tensor of that type and the mask's shape.
+        A tensor of this type and the mask's shape.
 
     Example:
         >>> import numpy as np

@@ -1,4 +1,4 @@
-"""Where a token stands: embeddings plus positional encodings (section 3.5)."""
+"""Token positions: embeddings plus positional encodings (section 3.5)."""
 
 import keras
 import numpy as np
@@ -28,9 +28,8 @@ def positional_encoding(length, depth, start=0):
         >>> np.asarray(positional_encoding(2, 4)).round(3)[1].astype(str).tolist()
         ['0.841', '0.54', '0.01', '1.0']
     """
-    # In a graph this weighs nothing, where a table would be in it once for each
-    # function. In single precision far positions would be off by their angle's last
-    # digits; JAX has no other by default.
+    # Computing it keeps graphs small: a table would be stored once for each function.
+    # Float64 keeps the angles of far positions exact; JAX has float32 by default.
     dtype = "float32" if keras.backend.backend() == "jax" else "float64"
     rate = np.power(10000.0, -np.arange(0, depth, 2) / depth)  # (ceil(depth / 2),)
     position = ops.cast(start + ops.arange(length), dtype)[:, None]  # (length, 1)
@@ -42,7 +41,7 @@ def positional_encoding(length, depth, start=0):
 
 @keras.saving.register_keras_serializable("tfxformer")
 class PositionalEmbedding(Layer):
-    """Token embeddings, scaled by the root of ``d_model``, plus positions.
+    """Token embeddings, scaled by the square root of ``d_model``, plus positions.
 
     Args:
         vocab_size: number of token ids; id 0 is padding.
@@ -50,19 +49,18 @@ class PositionalEmbedding(Layer):
         max_length: the most positions it can encode.
         learned_positions: learn a vector for each position instead of the fixed
             sines and cosines (the paper found both equally good).
-        use_positions: False leaves positions out, to see what is lost.
-        embedding: a Keras embedding layer to share, or None for one of its own.
+        use_positions: False leaves positions out, to show their effect.
+        embedding: a Keras embedding layer to share, or None for a new one.
 
     Call arguments:
-        x: integer tensor ``(batch, length)``.
-        mask: the padding mask ``(batch, length)``, which the result carries;
-            without it, ``x != 0``.
+        x: token ids ``(batch, length)``.
+        mask: padding mask ``(batch, length)``; None for ``x != 0``.
 
     Returns:
-        Tensor ``(batch, length, d_model)``, with that mask as its Keras mask.
+        Tensor ``(batch, length, d_model)``, with the padding mask as its Keras mask.
 
     Raises:
-        ValueError: when x is known to be longer than ``max_length``.
+        ValueError: x is longer than ``max_length``, and its length is known.
 
     Example:
         >>> import numpy as np
@@ -90,8 +88,8 @@ class PositionalEmbedding(Layer):
             self.settings["vocab_size"],
             self.d_model,
             dtype=self.dtype_policy,
-            # With this deviation embeddings that are also the output projection
-            # (tied) start with logits of deviation 1.
+            # Tied to the output projection, these embeddings give initial logits a
+            # standard deviation of 1.
             embeddings_initializer=keras.initializers.RandomNormal(
                 stddev=self.d_model**-0.5
             ),
@@ -112,50 +110,25 @@ class PositionalEmbedding(Layer):
     def call(self, x, mask=None):
         length = ops.shape(x)[1]
         if isinstance(length, int) and length > self.max_length:
-            raise ValueError(
-                f"{length} positions are more than max_length={self.max_length}"
-            )
+            raise ValueError(f"{length} positions exceed max_length={self.max_length}")
         embedded = self.embed(x)  # (batch, length, d_model)
         if not self.use_positions:
             return embedded
         return embedded + ops.cast(self.encodings(length), embedded.dtype)[None]
 
     def embed(self, x):
-        """The scaled embeddings alone (section 3.4).
-
-        Args:
-            x: ids ``(batch, length)``.
-
-        Returns:
-            ``(batch, length, d_model)``.
-        """
+        """The scaled embeddings of ids, without positions (section 3.4)."""
         embedded = self.embedding(x)
         return embedded * ops.cast(self.d_model**0.5, embedded.dtype)
 
     def encodings(self, length, start=0):
-        """The encodings of some positions, fixed or learned (section 3.5).
-
-        Args:
-            length: number of positions.
-            start: the first of them.
-
-        Returns:
-            ``(length, d_model)``.
-        """
+        """The fixed or learned encodings, ``(length, d_model)``, of some positions."""
         if self.learned_positions:
             return ops.take(self.positions, start + ops.arange(length), axis=0)
         return positional_encoding(length, self.d_model, start)
 
     def step(self, tokens, position):
-        """One token of each hypothesis, all at the same position.
-
-        Args:
-            tokens: ids ``(rows,)``.
-            position: an int32 scalar.
-
-        Returns:
-            ``(rows, d_model)``.
-        """
+        """Embeds ids ``(rows,)`` at one position, a scalar: ``(rows, d_model)``."""
         embedded = self.embed(tokens)
         if not self.use_positions:
             return embedded

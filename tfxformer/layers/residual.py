@@ -1,4 +1,4 @@
-"""What every sublayer shares: its config, and its Add & Norm (section 3.1)."""
+"""The parts that every sublayer shares: its config, and Add & Norm (section 3.1)."""
 
 import operator
 
@@ -8,26 +8,26 @@ from tfxformer.layers.kernels import LayerNorm
 
 SIZES = {"num_layers", "num_decoder_layers", "d_model", "num_heads", "key_dim", "dff"}
 SIZES |= {"vocab_size", "input_vocab_size", "target_vocab_size", "max_length"}
-# What a constructor has beside its settings; the embedding is a layer to share.
+# Names in a constructor that are not settings; the embedding is a layer to share.
 NO_SETTINGS = {"self", "__class__", "kwargs", "embedding"}
 EPSILON = 1e-6  # added to the variance
 
 
 def settings(arguments):
-    """A constructor's ``locals()`` as a config: its sizes become Python integers."""
+    """A constructor's ``locals()`` as a config, with sizes as Python integers."""
     found = {name: x for name, x in arguments.items() if name not in NO_SETTINGS}
     for name in SIZES & found.keys():
         if found[name] is not None:
             try:
                 found[name] = operator.index(found[name])
-            except (TypeError, AttributeError):  # the latter for TensorFlow's floats
+            except (TypeError, AttributeError):  # TensorFlow's floats raise the second
                 problem = f"{name} must be an integer, not {found[name]!r}"
                 raise TypeError(problem) from None
     return found
 
 
 class Layer(keras.layers.Layer):
-    """A Keras layer that passes masks through; its config is its arguments."""
+    """A Keras layer that passes masks through, with its arguments as its config."""
 
     def __init__(self, arguments, **kwargs):
         super().__init__(**kwargs)
@@ -42,9 +42,9 @@ class Layer(keras.layers.Layer):
 class AddAndNorm(Layer):
     """A residual connection with layer normalisation and dropout.
 
-    Post-norm is the paper's: ``LayerNorm(x + Dropout(Sublayer(x)))``. Pre-norm is
-    steadier in deep stacks: ``x + Dropout(Sublayer(LayerNorm(x)))``. Two calls are
-    around each sublayer::
+    The paper uses post-norm: ``LayerNorm(x + Dropout(Sublayer(x)))``. Pre-norm trains
+    deep stacks more steadily: ``x + Dropout(Sublayer(LayerNorm(x)))``. Each sublayer
+    has two calls around it::
 
         y = sublayer(add_and_norm.before(x))
         x = add_and_norm(x, y)
@@ -54,7 +54,7 @@ class AddAndNorm(Layer):
         norm: "post" or "pre".
 
     Call arguments:
-        x: the sublayer's own input, ``(batch, length, d_model)``.
+        x: the sublayer's input, ``(batch, length, d_model)``.
         y: the sublayer's output, of the same shape.
         mask: the padding mask ``(batch, length)`` that the result carries.
 
@@ -81,7 +81,7 @@ class AddAndNorm(Layer):
         self.layernorm.build(x_shape)
 
     def before(self, x):
-        """What the sublayer reads: x itself, or x normalised (pre-norm)."""
+        """The sublayer's input: x itself, or x normalised (pre-norm)."""
         return x if self.norm == "post" else self.layernorm(x)
 
     def call(self, x, y, mask=None):

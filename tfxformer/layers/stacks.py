@@ -1,4 +1,4 @@
-"""Encoder and decoder: sublayers become layers, and layers stacks (Figure 1)."""
+"""Encoder and decoder: stacks of layers, and the sublayers of each (Figure 1)."""
 
 import keras
 from keras import ops
@@ -21,8 +21,7 @@ class FeedForward(Layer):
     Args:
         d_model: size of the input and the output.
         dff: size of the hidden layer.
-        dropout_rate: dropout of the sublayer's output.
-        norm: "post" (the paper's) or "pre".
+        dropout_rate, norm: as for `AddAndNorm`.
         activation_dropout: dropout rate of the hidden layer.
 
     Call arguments:
@@ -69,13 +68,9 @@ class StackLayer(Layer):
     """One layer of a stack; see `EncoderLayer` and `DecoderLayer`.
 
     Args:
-        d_model: size of each position's vector.
-        num_heads: number of attention heads; it divides ``d_model``.
-        dff: size of the feed-forward network's hidden layer.
-        dropout_rate: dropout of weights and sublayer outputs.
-        norm: "post" (the paper's) or "pre".
-        attention_dropout: dropout of the attention weights; None for ``dropout_rate``.
-        activation_dropout: dropout of the feed-forward network's hidden layer.
+        d_model, num_heads, dff, norm, attention_dropout, activation_dropout: as for
+            `tfxformer.Transformer`.
+        dropout_rate: dropout of attention weights and sublayer outputs.
     """
 
     def __init__(
@@ -106,13 +101,11 @@ class Stack(Layer):
 
     Args:
         num_layers: number of layers.
-        d_model, num_heads, dff, attention_dropout, activation_dropout: as each
-            `StackLayer` takes them.
-        vocab_size: number of token ids; id 0 is padding.
-        dropout_rate: dropout of embeddings, weights and sublayer outputs.
+        d_model, num_heads, dff, dropout_rate, attention_dropout, activation_dropout: as
+            for `tfxformer.Transformer`.
         norm: "post" (the paper's) or "pre", which adds one norm after the stack.
-        max_length, learned_positions, use_positions, embedding: as
-            `PositionalEmbedding` takes them.
+        vocab_size, max_length, learned_positions, use_positions, embedding: as for
+            `PositionalEmbedding`.
     """
 
     def __init__(
@@ -160,7 +153,7 @@ class Stack(Layer):
 class EncoderLayer(StackLayer):
     """A `StackLayer` of self-attention, then feed-forward.
 
-    A call takes and returns what one of `GlobalSelfAttention` does.
+    It has the call arguments and the result of `GlobalSelfAttention`.
 
     Example:
         >>> import numpy as np
@@ -215,14 +208,14 @@ class Encoder(Stack):
 
 @keras.saving.register_keras_serializable("tfxformer")
 class DecoderLayer(StackLayer):
-    """A `StackLayer` of causal self-attention, cross-attention, feed-forward.
+    """A `StackLayer` of causal self-attention, cross-attention, then feed-forward.
 
     Call arguments:
         x_mask: padding mask of x, ``(batch, target)``.
         x, context, context_mask, return_attention_scores: as for `CrossAttention`.
 
     Returns:
-        What `CrossAttention` returns; ``last_attn_scores`` is its own.
+        As for `CrossAttention`; ``last_attn_scores`` is that layer's.
 
     Example:
         >>> import numpy as np
@@ -256,7 +249,7 @@ class DecoderLayer(StackLayer):
 
 @keras.saving.register_keras_serializable("tfxformer")
 class Decoder(Stack):
-    """A `Stack` of decoder layers: token ids to hidden states, no logits yet.
+    """A `Stack` of decoder layers: token ids to hidden states, before the logits.
 
     Call arguments:
         x: token ids ``(batch, target)``.
@@ -264,9 +257,9 @@ class Decoder(Stack):
         context, context_mask, return_attention_scores: as for `CrossAttention`.
 
     Returns:
-        ``(batch, target, d_model)``, and with ``return_attention_scores`` the weights
-        ``(batch, layers, heads, target, source)``. ``last_attn_scores`` is the last
-        layer's (see `CrossAttention`).
+        ``(batch, target, d_model)``, and with ``return_attention_scores`` also the
+        weights ``(batch, layers, heads, target, source)``. ``last_attn_scores`` is the
+        last layer's (see `CrossAttention`).
 
     Example:
         >>> import numpy as np
@@ -294,7 +287,7 @@ class Decoder(Stack):
         return (x, ops.stack(attention, axis=1)) if return_attention_scores else x
 
     def step(self, tokens, position, encoded, cache, buffers):
-        """One more token of each hypothesis, as `Transformer.decode_step` takes it."""
+        """One more token of each hypothesis; see `Transformer.decode_step`."""
         x = self.pos_embedding.step(tokens, position)  # (batch * beams, d_model)
         beams = cache[0][0].shape[1] // self.settings["num_heads"]
         written, attention = [], []
