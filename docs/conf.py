@@ -33,6 +33,7 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
+    "sphinx_copybutton",
 ]
 
 myst_enable_extensions = ["deflist", "dollarmath"]
@@ -60,6 +61,10 @@ napoleon_use_ivar = True
 napoleon_custom_sections = [("Call arguments", "params_style")]
 viewcode_line_numbers = True
 
+# The button copies commands without their prompt, and without their output.
+copybutton_prompt_text = r"\$ |>>> |\.\.\. "
+copybutton_prompt_is_regexp = True
+
 html_theme = "furo"
 html_title = "tfxformer"
 html_static_path = ["static"]
@@ -73,6 +78,7 @@ html_math_renderer = "mathml"
 def setup(app):
     """What the extensions above do not do."""
     app.connect("config-inited", made.copy_notebooks)
+    app.connect("config-inited", made.check_cheat_sheet)
     app.connect("source-read", made.fill_in)
     app.connect("autodoc-process-docstring", made.adapt_docstring, priority=400)
     app.connect("autodoc-process-signature", made.plain_signature)

@@ -147,6 +147,31 @@ def copy_notebooks(app, config):
             copy.write_text(text, "utf-8")
 
 
+def check_cheat_sheet(app, config):
+    """Runs the code of the cheat sheet and compares its tables with the tensors.
+
+    Args:
+        app: the Sphinx application, which is not used.
+        config: its settings, which are not used.
+
+    Raises:
+        ValueError: when a shape on the page is wrong.
+    """
+    text = (HERE / "cheat_sheet.md").read_text("utf-8")
+    tensors = {}
+    exec(re.search(r"```python\n(.*?)```", text, re.DOTALL)[1], tensors)
+    axes = dict(re.findall(r"^\| `(\w+)` \|.*\| (\d+) \|$", text, re.MULTILINE))
+    axes = {name: int(size) for name, size in axes.items()}
+    rows = re.findall(r"^\| (`.*`) \|.*\| `(\[.*\])` \| `(.*)` \|$", text, re.MULTILINE)
+    for names, shape, sizes in rows:
+        for name in re.findall(r"`(\w+)`", names):
+            found = list(tensors[name].shape)
+            if not found == eval(shape, axes) == json.loads(sizes):
+                raise ValueError(f"cheat_sheet.md: {name} has the shape {found}")
+    if len(rows) < 30:
+        raise ValueError("cheat_sheet.md: its tables have another form")
+
+
 def fill_in(app, name, source):
     """Puts what is made in the place of its mark; a listener of Sphinx's.
 
@@ -176,6 +201,7 @@ def linked(text, file):
     Raises:
         ValueError: when a link leads to no page.
     """
+    up = "../" * (file.count("/") - 1) if file.startswith("docs/") else ""
 
     def link(match):
         start, target, anchor, end = match.groups(default="")
@@ -186,10 +212,10 @@ def linked(text, file):
         where = path.relative_to(ROOT).as_posix()
         page = PAGES.get(where, where.removeprefix("docs/"))
         if path.suffix == ".py":
-            return f"{start}../{where}{end}"  # a file to download
+            return f"{start}{up}../{where}{end}"  # a file to download
         if page == where and not where.startswith("notebooks/"):
             raise ValueError(f"{file}: {target} leads to no page")
-        return f"{start}{page}{anchor}{end}"
+        return f"{start}{up}{page}{anchor}{end}"
 
     # Not in code, which may have brackets of its own.
     parts = re.split(r"(^```.*?^```|`[^`\n]+`)", text, flags=re.DOTALL | re.MULTILINE)
@@ -297,30 +323,50 @@ def names(_):
     return "\n".join(rows)
 
 
-def commands(_):
-    """Every command of the command line, with its options, as the program has them."""
+def command_groups(_):
+    """A table of all commands, with the page of each."""
+    rows = ["| command | what it does |", "|---|---|"]
+    for name, command in _app().commands.items():
+        summary = inspect.cleandoc(command.help).splitlines()[0]
+        page = f"commands/{command.rich_help_panel.lower()}.md#tfxformer-{name}"
+        rows.append(f"| [`tfxformer {name}`]({page}) | {_escaped(summary)} |")
+    return "\n".join(rows)
+
+
+def options(_):
+    """The options of the program itself."""
+    return _options(_app())
+
+
+def commands(group):
+    """The commands of one group, with their options, as the program has them."""
+    app = _app()
+    chosen = {n: c for n, c in app.commands.items() if c.rich_help_panel == group}
+    return "\n\n".join(_commands(chosen, "tfxformer", 2))
+
+
+def _app():
     import typer
 
     from tfxformer.cli import app
 
-    return "\n\n".join(_commands(typer.main.get_command(app), "tfxformer", 2))
+    return typer.main.get_command(app)
 
 
-def _commands(group, title, level):
-    """The parts of a page on a group of commands and those in it."""
-    parts = [_options(group)]
-    for name, command in group.commands.items():
+def _commands(chosen, title, level):
+    """The headings, help texts and options of some commands, and of those in them."""
+    parts = []
+    for name, command in chosen.items():
         parts.append(f"{'#' * level} {title} {name}")
         parts.append(_escaped(inspect.cleandoc(command.help)))
+        parts.append(_options(command))
         if hasattr(command, "commands"):
-            parts += _commands(command, f"{title} {name}", level + 1)
-        else:
-            parts.append(_options(command))
+            parts += _commands(command.commands, f"{title} {name}", level + 1)
     return parts
 
 
 def _options(command):
-    """What a command takes, as its help has it: a definition list."""
+    """The options of a command, as its help has them: a definition list."""
     import typer
 
     parts = []
@@ -358,7 +404,8 @@ def settings(_):
 
 
 MAKERS = {
-    maker.__name__: maker for maker in (commands, figure_1, file, names, settings)
+    maker.__name__: maker
+    for maker in (command_groups, commands, figure_1, file, names, options, settings)
 }
 
 

@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
-PAGES = [*ROOT.glob("*.md"), *DOCS.glob("*.md"), *DOCS.glob("reference/*.md")]
+PAGES = [*ROOT.glob("*.md"), *DOCS.glob("*.md"), *DOCS.glob("*/*.md")]
 PAGES = sorted([*PAGES, *ROOT.glob("*/README.md"), *ROOT.glob("export/*/README.md")])
 LINK = re.compile(r"\]\(([^)\s]*?)(?:#([^)\s]*))?\)")
 CODE = re.compile(r"^(```+|~~~+).*?^\1|`[^`\n]*`", re.DOTALL | re.MULTILINE)
