@@ -1,10 +1,14 @@
 """Pictures: what they show, in any script and with either background."""
 
+import io
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
 pytest.importorskip("matplotlib")
+
+from PIL import Image
 
 from tfxformer import plots, positional_encoding
 
@@ -44,6 +48,7 @@ FIGURES = {
     "heads": lambda: plots.draw_attention([*"ab"], [*"xyz"], weights(2, 2, 2, 3)),
     "mask": lambda: plots.draw_mask([*"ab"], [*"ab"], np.tri(2)),
     "positions": lambda: plots.draw_positions(POSITIONS),
+    "learned": lambda: plots.draw_positions(VECTORS / 9),
     "depths": lambda: plots.draw_positions(POSITIONS, "curves", (1, 5)),
     "similarity": lambda: plots.draw_positions(POSITIONS, "similarity"),
     "neighbours": lambda: plots.draw_neighbours(VECTORS, [*"abcde"], ["a", "d"], 2),
@@ -56,7 +61,8 @@ SHOWN = {  # by the first panel of each
     "head": weights(2, 3),
     "heads": weights(2, 2, 2, 3)[0, 0],
     "mask": np.tri(2),
-    "positions": POSITIONS,
+    "positions": POSITIONS[:, ::2],  # the sines; the cosines are beside them
+    "learned": VECTORS / 9,
     "depths": POSITIONS[:, 1],
     "similarity": UNIT @ UNIT.T,
     "neighbours": [9 / 82**0.5, 0.5**0.5],
@@ -107,6 +113,31 @@ def test_tokens_of_any_script_are_drawn_where_there_is_room():
     many = plots.draw_attention(tokens, tokens, weights(1, 8, 56, 56))
     assert ODD[0] not in labels(panels(many)[0].yaxis)
     assert max(many.get_size_inches()) < 40
+
+
+def test_heads_of_a_long_sentence_have_labels_that_a_page_shows_readably():
+    tokens = [*"abcdefghijklmnopqrstuvwxy"]
+    figure = plots.draw_attention(tokens, tokens, weights(2, 4, 25, 25))
+    assert figure.get_size_inches()[0] < 10 and len(panels(figure)) == 8
+    for axes in panels(figure):
+        assert labels(axes.xaxis) == tokens
+        assert axes.get_xticklabels()[0].get_fontsize() > 7.5
+
+
+def test_decoding_writes_one_token_after_another():
+    decoding = [*"ab"], [*"xy"], [[0.3, 0.7], [1, 0]], [0.9, 0.8]
+    for step, shown, words, lines in (
+        (0, 0.5, "a b", 2),
+        (0, 1, "a b x 90%", 2),
+        (1, 1, "a b x y 90% 80%", 1),
+        (None, 1, "a b x y 90% 80%", 3),
+    ):
+        (axes,) = plots.draw_decoding(*decoding, step, shown).axes
+        texts = [text.get_text() for text in axes.texts if text.get_visible()]
+        assert " ".join(texts).strip() == words
+        assert [patch.get_zorder() for patch in axes.patches].count(0) == lines
+    image = Image.open(io.BytesIO(plots.gif(plots.decoding_frames(*decoding))))
+    assert (image.format, image.n_frames) == ("GIF", 9)
 
 
 @pytest.mark.parametrize("shape", [(2, 3), (3, 2), (1, 1, 1, 2, 2), (2,), (0, 2, 2)])

@@ -14,7 +14,10 @@ import numpy as np
 
 from tfxformer.errors import write_file
 
-LABEL, NUMBER = 0.11, 0.3  # inches that a cell needs for a label or a number
+LABEL, NUMBER = 0.13, 0.3  # inches that a cell needs for a label or a number
+WIDE, HIGH = 7, 50  # inches of a picture's panels: a page shows 10 inches readably
+FLOW = "#0f5c99"  # the colour of attention in `draw_decoding`
+DOTS = 150  # an inch in an animation
 POSITION = "position (tokens from the start)"
 STEP, RATE = "training step", "learning rate (no unit)"
 # What a run measures: the split, the name, the label of the axis.
@@ -59,7 +62,8 @@ def draw_attention(queries, keys, weights, title=""):
     weights = by_layers(queries, keys, weights)
     percents = np.round(100 * weights).astype(int)
     with _panels(queries, keys, weights, percents, title) as (figure, grid):
-        for (layer, head), axes in np.ndenumerate(grid):
+        for number, axes in enumerate(grid.flat):
+            layer, head = divmod(number, weights.shape[1])
             axes.set_title(name.format(layer + 1, head + 1))
         bar = {"aspect": 15, "shrink": min(1, 2.5 / figure.get_figheight())}
         bar |= {"ticks": (0, 0.02, 0.1, 0.25, 0.5, 1), "format": PercentFormatter(1, 0)}
@@ -119,27 +123,47 @@ def _panels(queries, keys, weights, texts, title):
 
     layers, heads = weights.shape[:2]
     most = max(len(queries), len(keys))
-    # Inches: the side of a cell, and the sides of a panel.
-    cell = min(max((5 if heads == 1 else 2) / most, LABEL), 30 / heads / most, 0.5)
+    # As many panels in a row as leave room for labels; else all heads of a layer.
+    fitting = [
+        columns
+        for columns in range(1, heads + 1)
+        if heads % columns == 0
+        and columns * (most * LABEL + 0.2) <= WIDE
+        and layers * heads / columns * (most * LABEL + 1) <= HIGH
+    ]
+    columns = max(fitting, default=heads)
+    cell = min(max(2 / most, LABEL), 30 / heads / most)
+    if fitting:
+        cell = min(
+            (WIDE / columns - 0.2) / most, 0.5 if heads == 1 else max(2 / most, 0.17)
+        )
+    rows = layers * heads // columns
     width, height = max(len(keys) * cell, 0.9), max(len(queries) * cell, 0.6)
-    size = heads * (width + 0.2) + 2.4, layers * (height + 0.4) + 1.4
+    # With many rows, each has its own labels below.
+    below = 0.4 if rows < 3 or cell < LABEL else 1.2
+    size = columns * (width + 0.2) + 2.4, rows * (height + below) + 1.4
     with _drawing(*size) as figure:
-        grid = figure.subplots(layers, heads, squeeze=False)
-        for place, axes in np.ndenumerate(grid):
+        grid = figure.subplots(rows, columns, squeeze=False)
+        panels = zip(weights.reshape(-1, *weights.shape[2:]), grid.flat, strict=True)
+        for number, (shares, axes) in enumerate(panels):
             # The root shows small shares, such as those of long sentences.
-            image = axes.imshow(weights[place], norm=PowerNorm(0.5, vmin=0, vmax=1))
+            image = axes.imshow(shares, norm=PowerNorm(0.5, vmin=0, vmax=1))
             axes.locator_params(integer=True)
             if cell >= LABEL:
-                style = {"fontsize": min(54 * cell, 10)}
+                style = {"fontsize": min(62 * cell, 10)}
                 axes.set_xticks(range(len(keys)), keys, rotation=90, **style)
                 axes.set_yticks(range(len(queries)), queries, **style)
             if cell >= NUMBER:
-                colours = image.cmap(image.norm(weights[place]))
+                place = divmod(number, heads)
+                colours = image.cmap(image.norm(shares))
                 for (row, column), text in np.ndenumerate(texts[place]):
                     light = colours[row, column, :3] @ (0.2126, 0.7152, 0.0722) > 0.45
                     style = {"color": "black" if light else "white", "size": 8}
                     axes.text(column, row, text, ha="center", va="center", **style)
-            axes.label_outer()
+            if rows < 3:
+                axes.label_outer()
+            elif number % columns:
+                axes.tick_params(labelleft=False)
         figure.suptitle(title)
         figure.supxlabel("token that is read (key)")
         figure.supylabel("token that reads (query)")
@@ -152,7 +176,8 @@ def draw_positions(encoding, kind="heatmap", depths=(1, 5, 15, 20)):
     Args:
         encoding: an array ``(positions, depth)``.
         kind: "heatmap" of all values, "curves" of some depths over position, or
-            "similarity": the cosine of each position's angle to each other one.
+            "similarity": the cosine of each position's angle to each other one. A
+            heat map of sines and cosines shows all sines first, then all cosines.
         depths: which depths curves show, from 0.
 
     Returns:
@@ -176,18 +201,137 @@ def draw_positions(encoding, kind="heatmap", depths=(1, 5, 15, 20)):
             panels[-1].set_xlabel(POSITION)
             panels[-1].locator_params(axis="x", integer=True)
         return figure
-    with _drawing(8, 4.5) if kind == "heatmap" else _drawing(6, 5) as figure:
-        axes = figure.add_subplot(ylabel=POSITION)
-        if kind == "heatmap":
-            image, unit = axes.imshow(encoding), "value (no unit)"
-            axes.set(title="Positional encoding", xlabel="depth (component, from 0)")
-        else:
-            vectors, unit = _unit(encoding), "cosine similarity (no unit)"
-            image = axes.imshow(vectors @ vectors.T, vmax=1, aspect="equal")
-            axes.set(title="Similarity between positions", xlabel=POSITION)
+    if kind == "heatmap":
+        parts = [(encoding, "positional encoding", 0, 1)]
+        pairs = encoding[:, : encoding.shape[1] // 2 * 2] ** 2
+        if np.allclose(pairs[:, ::2] + pairs[:, 1::2], 1, atol=1e-3):
+            parts = [(encoding[:, ::2], "sines: even depths", 0, 2)]
+            parts += [(encoding[:, 1::2], "cosines: odd depths", 1, 2)]
+        with _drawing(8, min(1.8 + 0.2 * len(encoding), 4.5)) as figure:
+            grid = figure.subplots(1, len(parts), sharey=True, squeeze=False)[0]
+            for axes, (values, title, first, step) in zip(grid, parts, strict=True):
+                last = first + step * values.shape[1]
+                edges = first - step / 2, last - step / 2, len(values) - 0.5, -0.5
+                image = axes.imshow(values, extent=edges, vmin=-1, vmax=1)
+                axes.set(title=title, xlabel="depth (component, from 0)")
+                axes.locator_params(integer=True)
+            grid[0].set_ylabel(POSITION)
+            figure.colorbar(image, ax=grid, label="value (no unit)")
+        return figure
+    with _drawing(6, 5) as figure:
+        axes = figure.add_subplot(title="Similarity between positions")
+        axes.set(xlabel=POSITION, ylabel=POSITION)
+        vectors = _unit(encoding)
+        image = axes.imshow(vectors @ vectors.T, vmax=1, aspect="equal")
         axes.locator_params(integer=True)
-        figure.colorbar(image, label=unit)
+        figure.colorbar(image, label="cosine similarity (no unit)")
     return figure
+
+
+def draw_decoding(source, target, weights, shares, step=None, shown=1.0, note=""):
+    """Draws a step of decoding: the new token, and which source tokens it reads.
+
+    Args:
+        source: the source's tokens, S strings.
+        target: the translation's tokens, T strings.
+        weights: attention of each target token to the source, an array ``(T, S)``.
+        shares: the probability of each target token, T numbers.
+        step: the number of the new token, from 0; None for all of them.
+        shown: how much of the lines to draw, from 0 to 1. Below 1 the new token is
+            not yet written.
+        note: text below the picture.
+
+    Returns:
+        A Matplotlib figure.
+
+    Example:
+        >>> figure = draw_decoding(["gato"], ["a", "cat"], [[1], [1]], [0.9, 0.8], 1)
+        >>> [text.get_text() for text in figure.axes[0].texts]
+        ['gato', 'a', 'cat', '90%', '80%', '']
+    """
+    from matplotlib.patches import FancyBboxPatch, PathPatch
+    from matplotlib.path import Path as Curve
+
+    weights = by_layers(target, source, weights)[0, 0]
+    new = range(len(target)) if step is None else [step]
+    tall, above, below = 2.8, 2.25, 0.95
+    with _drawing(WIDE, tall) as figure:
+        figure.set_layout_engine("none")
+        axes = figure.add_axes((0, 0, 1, 1))
+        axes.axis("off")
+        words = {"size": 13, "color": "black", "ha": "center", "va": "center_baseline"}
+        texts = [axes.text(0, 0, token, **words) for token in (*source, *target)]
+        widths = [text.get_window_extent().width / figure.dpi + 0.17 for text in texts]
+        rows = np.split(np.array(widths) + 0.12, [len(source)])
+        wide = max(WIDE, *(row.sum() + 0.4 for row in rows))
+        middles = [row.cumsum() - row / 2 + (wide - row.sum()) / 2 for row in rows]
+        figure.set_size_inches(wide, tall)
+        axes.set(xlim=(0, wide), ylim=(0, tall))
+        for number, (text, x) in enumerate(
+            zip(texts, np.concatenate(middles), strict=True)
+        ):
+            query = number - len(source)
+            y, edge = (below if query >= 0 else above), {"ec": "#aab4be", "lw": 1}
+            if query < 0:
+                read = 0 if step is None else shown * weights[step, number]
+                fill = 1, 0.93 - 0.2 * read, 0.87 - 0.5 * read
+            else:
+                fill, edge = "#e3edf6", {"ec": FLOW, "lw": 2} if query == step else edge
+            text.set_position((x, y))
+            corner, width = (x - widths[number] / 2, y - 0.16), widths[number]
+            round_ = "round,pad=0,rounding_size=0.06"
+            chip = FancyBboxPatch(corner, width, 0.32, round_, fc=fill, **edge)
+            axes.add_patch(chip).set_visible(query <= new[-1])
+            text.set_visible(query <= new[-1] - (shown < 1))
+            if 0 <= query <= new[-1] - (shown < 1):
+                share = f"{shares[query]:.0%}"
+                axes.text(x, y - 0.4, share, size=9, ha="center", alpha=0.7)
+        for query, key in np.argwhere(weights > 0.01):
+            if query in new:
+                x, to, share = middles[1][query], middles[0][key], weights[query, key]
+                middle = (above + below) / 2
+                points = (x, below + 0.2), (x, middle), (to, middle), (to, above - 0.2)
+                line = {"lw": 0.5 + 6 * share, "alpha": shown * (0.2 + 0.6 * share)}
+                curve = Curve(points, [Curve.MOVETO] + 3 * [Curve.CURVE4])
+                axes.add_patch(PathPatch(curve, fc="none", ec=FLOW, zorder=0, **line))
+        axes.text(wide / 2, 0.15, note, size=9, ha="center", alpha=0.7)
+    return figure
+
+
+def decoding_frames(source, target, weights, shares, note=""):
+    """The frames of an animation: each token reads the source, then is written.
+
+    It takes the arguments of `draw_decoding`, and yields pairs of a Matplotlib figure
+    and the seconds to show it, for `gif`.
+    """
+    for step in range(len(target)):
+        for shown, seconds in ((0.3, 0.1), (0.6, 0.1), (0.99, 0.4), (1, 0.7)):
+            figure = draw_decoding(source, target, weights, shares, step, shown, note)
+            yield figure, seconds
+    yield draw_decoding(source, target, weights, shares, note=note), 3
+
+
+def gif(frames):
+    """An animated GIF, as bytes.
+
+    Args:
+        frames: pairs of a Matplotlib figure and how many seconds to show it.
+    """
+    from PIL import Image
+
+    figures, seconds = zip(*frames, strict=True)
+    images = [Image.open(io.BytesIO(png(figure, dpi=DOTS))) for figure in figures]
+    wide, tall = images[0].size
+    strip = Image.new("RGB", (wide, tall * len(images)))  # all share its colours
+    for number, image in enumerate(images):
+        strip.paste(image.convert("RGB"), (0, tall * number))
+    strip = strip.quantize(64)
+    tops = range(0, strip.height, tall)
+    images = [strip.crop((0, top, wide, top + tall)) for top in tops]
+    file, times = io.BytesIO(), [round(1000 * x) for x in seconds]
+    options = {"save_all": True, "append_images": images[1:], "loop": 0}
+    images[0].save(file, "GIF", duration=times, **options)
+    return file.getvalue()
 
 
 def draw_neighbours(embeddings, tokens, chosen, neighbours=6):
@@ -328,10 +472,10 @@ def draw_curves(runs):
     return figure
 
 
-def png(figure, form="png"):
+def png(figure, form="png", dpi="figure"):
     """A Matplotlib figure as the bytes of a PNG file, or one of another form."""
     file = io.BytesIO()
-    figure.savefig(file, format=form)
+    figure.savefig(file, format=form, dpi=dpi)
     return file.getvalue()
 
 

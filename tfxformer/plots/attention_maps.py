@@ -58,6 +58,64 @@ def attention_maps(translator, text):
     }
 
 
+def token_probabilities(translator, maps):
+    """How probable each token of the vocabulary was at each step of a translation.
+
+    Args:
+        translator: a `Translator`.
+        maps: what `attention_maps` returned for a sentence.
+
+    Returns:
+        A float array ``(target, vocabulary)``; each row sums to 1. Row t belongs to
+        token t of the translation, and depends only on the tokens before it.
+    """
+    ids, texts = translator.tokenizer.processor.piece_to_id, ("encoder", "decoder")
+    source, inputs = (np.array([ids(maps[kind][0])]) for kind in texts)
+    logits = np.asarray(translator.transformer((source, inputs)), "float64")[0]
+    shares = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return shares / shares.sum(axis=-1, keepdims=True)
+
+
+def best_head(weights):
+    """The head whose attention looks most like an alignment of words.
+
+    In this head each token of the translation reads one token of the source, and each
+    token of the source is read by one. The end tokens do not count.
+
+    Args:
+        weights: an array ``(layers, heads, target, source)``.
+
+    Returns:
+        The numbers of its layer and of the head in it, from 0.
+
+    Example:
+        >>> one, mixed = np.eye(3), np.full((3, 3), 1 / 3)
+        >>> best_head([[mixed, one]])
+        (0, 1)
+    """
+    words = np.asarray(weights)[..., :-1, :-1]
+    if not words.size:
+        return 0, 0
+    fit = words.max(axis=-1).mean(axis=-1) + words.max(axis=-2).mean(axis=-1)
+    layer, head = np.unravel_index(fit.argmax(), fit.shape)
+    return int(layer), int(head)
+
+
+def readable(tokens):
+    """Tokens as a reader knows words: a hyphen begins what continues a word.
+
+    Example:
+        >>> readable(["<s>", "\u2581cat", "s", ".", "</s>"])
+        ['(start)', 'cat', '-s', '.', '(end)']
+    """
+    names = {"<s>": "(start)", "</s>": "(end)", "<pad>": "(padding)", "\u2581": "_"}
+    shown = [names.get(token, token.removeprefix("\u2581")) for token in tokens]
+    return [
+        f"-{text}" if place and text == token and text[:1].isalnum() else text
+        for place, (token, text) in enumerate(zip(tokens, shown, strict=True))
+    ]
+
+
 def _weights(stack, attention, ids, mask=None, *context):
     """What a stack's self-attention reads, ``(layers, heads, length, length)``."""
     x, weights = stack.pos_embedding(np.array(ids)), []  # x: (1, length, d_model)

@@ -17,7 +17,7 @@ from tfxformer.commands import (
 )
 from tfxformer.config import PRESETS, DataConfig, load_config
 from tfxformer.console import start_tensorflow
-from tfxformer.errors import UserError, check_output
+from tfxformer.errors import UserError, check_output, write_file
 from tfxformer.training.run import Run, measurements
 
 app = commands("Draw a model, its attention, its data and its training.")
@@ -25,11 +25,12 @@ app = commands("Draw a model, its attention, its data and its training.")
 
 def _check_out(context: Context, out: Path):
     """Refuses what cannot be written before the work begins."""
-    page = context.info_name == "attention" and out.suffix.lower() == ".html"
-    if not page and out.suffix.lower() not in (".png", ".svg"):
-        raise UserError(f"--out {out}: its name must end in .png or .svg")
+    forms = {"attention": [".png", ".svg", ".html"], "decoding": [".gif"]}
+    forms = forms.get(context.info_name, [".png", ".svg"])
+    if out.suffix.lower() not in forms:
+        raise UserError(f"--out {out}: its name must end in {' or '.join(forms)}")
     check_output("--out", out)
-    if not page:
+    if out.suffix.lower() != ".html":
         need("plots", "matplotlib")
     return out
 
@@ -41,6 +42,7 @@ OwnModel = Annotated[
     Option("--run", "--model", help="A run folder, or an exported SavedModel."),
 ]
 Dark = Annotated[bool, Option("--dark", help="Light letters on a dark background.")]
+Raw = Annotated[bool, Option("--raw", help="Tokens as in the vocabulary: ▁cat, </s>.")]
 
 
 @app.command()
@@ -110,20 +112,22 @@ def attention(
     layer: Annotated[int | None, Option(min=1, help="One layer, from 1.")] = None,
     head: Annotated[int | None, Option(min=1, help="One head of it, from 1.")] = None,
     checkpoint: Checkpoint = "best",
+    raw: Raw = False,
     dark: Dark = False,
 ):
-    """Translate a sentence and draw what its tokens read: by layers and heads.
+    """Translate a sentence and draw what its tokens read, by layers and heads.
 
-    An .html file is a page on which you point at a token to see what it reads.
+    An .html file is a page: point at a token to see what it reads.
     """
-    if not text.strip():
-        raise UserError("the text is empty: give a sentence")
+    _check_text(text)
     if head is not None and layer is None:
         raise UserError("--head: give --layer, too")
     translator = load_translator(run, checkpoint)
-    from tfxformer.plots.attention_maps import AttentionPage, attention_maps
+    from tfxformer.plots.attention_maps import AttentionPage, attention_maps, readable
 
     queries, keys, weights = attention_maps(translator, text)[kind]
+    if not raw:
+        queries, keys = readable(queries), readable(keys)
     title = "Cross-attention" if kind == "cross" else f"Self-attention of the {kind}"
     for name, number in (("layer", layer), ("head", head)):
         if number is not None:
@@ -135,6 +139,46 @@ def attention(
         print(AttentionPage(queries, keys, weights, title, dark or None).save(out))
         return
     _draw(plots.draw_attention, out, dark, queries, keys, weights, title)
+
+
+@app.command()
+def decoding(
+    text: Text,
+    out: Annotated[Path, Option(callback=_check_out, help="A .gif file.")],
+    run: Model = None,
+    layer: Annotated[int | None, Option(min=1, help="A layer, from 1.")] = None,
+    head: Annotated[int | None, Option(min=1, help="A head of it, from 1.")] = None,
+    checkpoint: Checkpoint = "best",
+    raw: Raw = False,
+    dark: Dark = False,
+):
+    """Animate how the decoder writes a translation, one token at a time.
+
+    Lines show the new token's attention to the source, and numbers the probability of
+    each token. Without --layer and --head, the head that aligns words best is shown.
+    """
+    _check_text(text)
+    if (head is None) != (layer is None):
+        raise UserError("give both --layer and --head, or neither")
+    translator = load_translator(run, checkpoint)
+    from tfxformer.plots import attention_maps as maps
+
+    found = maps.attention_maps(translator, text)
+    target, source, weights = found["cross"]
+    if layer is None:
+        layer, head = (1 + number for number in maps.best_head(weights))
+    elif layer > weights.shape[0] or head > weights.shape[1]:
+        most = "{} layers of {} heads".format(*weights.shape)
+        raise UserError(f"--layer {layer} --head {head}: the model has {most}")
+    chosen = translator.tokenizer.processor.piece_to_id(target)
+    shares = maps.token_probabilities(translator, found)[range(len(target)), chosen]
+    if not raw:
+        source, target = maps.readable(source), maps.readable(target)
+    note = f"lines: attention of layer {layer}, head {head}; numbers: probability"
+    weights = weights[layer - 1, head - 1]
+    with _style(dark):
+        frames = plots.decoding_frames(source, target, weights, shares, note)
+        print(write_file(out, plots.gif(frames)))
 
 
 @app.command()
@@ -216,10 +260,19 @@ def neighbours(
     _draw(plots.draw_neighbours, out, dark, embeddings, tokens, [*chosen], count)
 
 
-def _draw(function, out, dark, *arguments):
+def _check_text(text):
+    if not text.strip():
+        raise UserError("the text is empty: give a sentence")
+
+
+def _style(dark):
     import matplotlib.style
 
-    with matplotlib.style.context("dark_background" if dark else "default"):
+    return matplotlib.style.context("dark_background" if dark else "default")
+
+
+def _draw(function, out, dark, *arguments):
+    with _style(dark):
         try:
             figure = function(*arguments)
         except ValueError as error:  # nothing to draw
