@@ -301,7 +301,7 @@ WRONG = [
         [*TRANSLATE, "--sample", "--top-p", "2", "a"],
         "--top-p 2.0: must be less than or equal to 1",
     ),
-    ([*TRANSLATE, "--checkpoint", "first", "a"], "there are best, last"),
+    ([*TRANSLATE, "--checkpoint", "first", "a"], "choose best or last"),
     (
         [*TRANSLATE, "-i", "PAIRS", "--encoding", "utf-16"],
         "--encoding 'utf-16': such files cannot be read line by line; save them as",

@@ -159,7 +159,7 @@ def test_what_one_process_refuses_stops_all(folder, start_two):
     assert ends(*both) == [1, 1]
     assert "another worker was lost" in both[0].said().splitlines()[-1]
     said = both[1].said().splitlines()[-1]
-    assert "elsewhere: all workers must see the same run folder" in said
+    assert "elsewhere: all workers must share one run folder" in said
     assert not (folder / "elsewhere").exists()
 
 
@@ -170,7 +170,7 @@ def test_what_takes_a_single_device_is_refused(setting, folder, start):
     assert ends(process) == [1]
     said = process.said().splitlines()[-1]
     assert f"training.{setting.partition('=')[0]} = " in said
-    assert "works on one device alone" in said and not (folder / "run").exists()
+    assert "works on one device only" in said and not (folder / "run").exists()
 
 
 @pytest.mark.parametrize(

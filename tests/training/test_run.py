@@ -68,7 +68,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_used(
     assert str(damaged.parent) in caplog.text
     assert file == "sha256.json" or str(damaged) in caplog.text
     shutil.rmtree(run.checkpoints_folder / "step-00000005")
-    with pytest.raises(UserError, match="no checkpoint is sound"):
+    with pytest.raises(UserError, match="all checkpoints are damaged"):
         run.newest_checkpoint()
 
 

@@ -1,1 +1,1 @@
-"""From batches to weights: `trainer.train`, and what it is made of."""
+"""From batches to weights: `trainer.train` and its parts."""

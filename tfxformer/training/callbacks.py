@@ -1,7 +1,7 @@
-"""What happens between the steps: measuring, validating, saving, stopping.
+"""The work between the steps: measuring, validating, saving, stopping.
 
-`fit` runs all steps in one epoch. `RunCallback` counts the run's steps, over restarts
-and accumulated batches; what it knows is a `State`, which belongs to the checkpoint.
+`fit` runs all steps in one epoch. `RunCallback` counts the run's steps across restarts
+and accumulated batches; its `State` is part of each checkpoint.
 """
 
 import contextlib
@@ -29,31 +29,31 @@ RECORD_EVERY, SHOWN = 50, 5
 
 @dataclass
 class State:
-    """What a run must know to resume, beside its weights and its optimizer's state."""
+    """The state of a run besides its weights and its optimizer's state."""
 
     step: int = 0
-    position: list | None = None  # of the data
-    data: dict = field(default_factory=dict)  # its digests
+    position: list | None = None  # in the data
+    data: dict = field(default_factory=dict)  # digests of the data
     best_step: int = 0
     best_score: float | None = None  # higher is better: BLEU, or -perplexity
-    worse: int = 0  # validations in a row
+    worse: int = 0  # validations in a row without a better score
     seen: list = field(default_factory=lambda: [0.0] * 5)  # sums since the last record
     metrics_size: int = 0
 
     def out_of_patience(self, settings):
-        """Whether validations have been worse for too long."""
+        """Whether too many validations in a row had no better score."""
         return bool(settings.patience) and self.worse >= settings.patience
 
 
 class RunCallback(keras.callbacks.Callback):
-    """Measures each step, and validates, saves and stops when it is time to."""
+    """Measures each step, and validates, saves and stops when due."""
 
     def __init__(self, run, settings, data, batches, state, cluster, signals, progress):
         super().__init__()
         self.run, self.settings, self.data, self.batches = run, settings, data, batches
-        self.state = state  # where training begins; each step updates it
+        self.state = state  # updated at each step
         self.cluster, self.progress = cluster, progress
-        self.signals = signals  # has the signal that was `caught`, or None
+        self.signals = signals  # `caught` is the signal received, or None
         self.first_step, self.first_position = state.step, state.position
 
     def on_train_begin(self, logs=None):
@@ -61,8 +61,8 @@ class RunCallback(keras.callbacks.Callback):
         limits = {"tokens_per_batch": settings.tokens_per_batch}
         limits["max_length"] = self.model.max_length
         self.valid = evaluation_batches(valid, fixed_shapes=settings.xla, **limits)
-        # From all over the corpus, and always the same; the target has each one's
-        # number, since batches are put in order of length.
+        # A fixed sample from the whole set. Each target holds the sample's number,
+        # since batches are sorted by length.
         every = max(len(valid) // max(settings.bleu_pairs, SHOWN), 1)
         self.samples = self.data.valid[::every][: max(settings.bleu_pairs, SHOWN)]
         sources = [source for source, _ in valid[::every][: len(self.samples)]]
@@ -76,7 +76,7 @@ class RunCallback(keras.callbacks.Callback):
         self._start_clock()
 
     def on_train_batch_begin(self, batch, logs=None):
-        if self.cluster.count > 1:  # so that all learn of it in the same step
+        if self.cluster.count > 1:  # so that all workers see it in the same step
             self.model.stop_request.assign(bool(self.signals.caught))
 
     def on_train_batch_end(self, batch, logs=None):
@@ -107,7 +107,7 @@ class RunCallback(keras.callbacks.Callback):
 
     def _not_finite(self, step, what):
         return UserError(
-            f"step {step:,}: the {what} not finite: nothing of it is saved; begin "
+            f"step {step:,}: the {what} not finite, and the step is not saved: start "
             "another run with a lower training.learning_rate"
         )
 
@@ -115,7 +115,7 @@ class RunCallback(keras.callbacks.Callback):
         self.started, self.timed = time.perf_counter(), 0.0
 
     def _report(self, last):
-        """Shows the means over the tokens since the last record, and records them."""
+        """Shows, and every `RECORD_EVERY` steps records, means over the tokens."""
         state, seconds = self.state, time.perf_counter() - self.started
         loss, entropy, correct, tokens, positions = state.seen
         values = _means(loss, entropy, correct, tokens)
@@ -132,7 +132,7 @@ class RunCallback(keras.callbacks.Callback):
             self._start_clock()
 
     def _validate(self):
-        """Measures the validation pairs: each worker all, so that all find the same."""
+        """Measures all validation pairs on each worker, so that all workers agree."""
         texts = [""] * len(self.samples)
         with self.model.averaged():
             values = _means(*self.model.sums_of(self.valid).tolist())
@@ -152,7 +152,7 @@ class RunCallback(keras.callbacks.Callback):
         self._start_clock()
 
     def _compare(self, values):
-        """Keeps the best score, and stops when none was better for too long."""
+        """Updates the best score, and stops when patience runs out."""
         state, by_bleu = self.state, self.settings.metric == "bleu"
         score = values["bleu"] if by_bleu else -values["perplexity"]
         best = state.best_score
@@ -200,22 +200,22 @@ def _means(loss, entropy, correct, tokens):
 
 
 def stopped(number, what):
-    """The `Stopped` that ends a run which a signal, by its number, has stopped."""
+    """The `Stopped` exception for a signal, given by its number."""
     if number == signal.SIGTERM:
         return Stopped(f"stopped by SIGTERM: {what}", PREEMPTED)
     return Stopped(f"interrupted: {what}", INTERRUPTED)
 
 
 class Journal:
-    """``metrics.jsonl`` for machines, and TensorBoard's files for people.
+    """``metrics.jsonl`` for programs, and TensorBoard's files for people.
 
     Args:
         run: a `Run`.
-        size: the bytes of metrics at the checkpoint from which the run resumes; what
-            was written after it comes again.
+        size: the bytes of metrics at the checkpoint to resume from; later metrics are
+            cut off, since they will be written again.
 
     Raises:
-        UserError: when a file cannot be written, here or in `write`.
+        UserError: a file cannot be written, here or in `write`.
     """
 
     def __init__(self, run, size=0):
@@ -225,12 +225,12 @@ class Journal:
             self.events = tf.summary.create_file_writer(str(run.tensorboard_folder))
 
     def write(self, step, split, values, samples=()):
-        """Writes a line and points of curves.
+        """Writes a line of metrics, and the same for TensorBoard.
 
         Args:
             step: the step.
             split: "train" or "validation".
-            values: numbers by name; the line has null where one is not finite.
+            values: numbers by name; the line has null for a number that is not finite.
             samples: triples of source, reference and translation, for TensorBoard.
         """
         row = {name: x if math.isfinite(x) else None for name, x in values.items()}

@@ -1,4 +1,4 @@
-"""What a run trains and validates on: from the sources' names to token ids."""
+"""The data of a run: from the names of its sources to token ids."""
 
 import hashlib
 import itertools
@@ -19,15 +19,15 @@ log = logging.getLogger("tfxformer")
 
 
 class Data(NamedTuple):
-    """All that a run reads."""
+    """The input of a run."""
 
     tokenizer: Tokenizer
-    tokens: TokenFile  # what it trains on
-    valid: list  # pairs to validate on
-    valid_rows: list  # their ids: of the source, of the target
+    tokens: TokenFile  # the training pairs
+    valid: list  # the validation pairs
+    valid_rows: list  # their ids: source, target
 
     def digests(self, sources):
-        """What tells it from other data: digests by name."""
+        """Digests by name, to tell these data from others."""
         digests = [source["digest"] for source in self.tokens.sources]
         validation = hashlib.sha256(json.dumps(self.valid).encode()).hexdigest()
         found = dict(zip(sources, digests, strict=True)) | {"validation": validation}
@@ -35,19 +35,19 @@ class Data(NamedTuple):
 
 
 def load_data(config, run):
-    """Reads all pairs, and learns the vocabulary where there is none yet.
+    """Reads all pairs, and learns the vocabulary if there is none yet.
 
-    What it made stays in the run folder until settings or files change.
+    The token ids stay in the run folder until settings or files change.
 
     Args:
         config: a `Config`.
-        run: the `Run`, whose folder exists.
+        run: the `Run`; its folder exists.
 
     Returns:
         `Data`.
 
     Raises:
-        UserError: a source cannot be read, or has no pair that is short enough.
+        UserError: a source cannot be read, or all its pairs are too long.
     """
     made_of = _made_of(config)
     if run.tokens_folder.exists() and run.tokenizer_file.exists():
@@ -56,9 +56,9 @@ def load_data(config, run):
             if data.tokens.about["made_of"] == [*made_of, data.tokenizer.digest]:
                 return data
         except (UserError, OSError) as error:
-            log.info("%s; making it again", error)
+            log.info("%s; making the token ids again", error)
     sources, valid = _read_pairs(config)
-    # The weights of a run that has begun are of its vocabulary.
+    # A run with a checkpoint keeps the vocabulary of its weights.
     if not (run.checkpoints() and run.tokenizer_file.exists()):
         _make_tokenizer(config, sources).save(run.tokenizer_file)
     tokenizer, longest = run.tokenizer(), config.model.max_length
@@ -83,14 +83,14 @@ def load_data(config, run):
 
 
 def open_data(run):
-    """The `Data` that `load_data` has left in a `Run`'s folder, or a `UserError`."""
+    """The `Data` that `load_data` wrote to a `Run`'s folder, or a `UserError`."""
     tokenizer, tokens = run.tokenizer(), TokenFile(run.tokens_folder)
     valid = [Pair(*pair) for pair in tokens.about["valid"]]
     return Data(tokenizer, tokens, valid, _encoded(valid, tokenizer))
 
 
 def _read_pairs(config):
-    """The cleaned pairs of each source, and those to validate on."""
+    """The cleaned pairs of each source, and the validation pairs."""
     data, sources = config.data, []
     options = data.model_dump(include={"data_dir", "columns", "encoding"})
     limits = data.model_dump(include={"max_characters", "max_length_ratio"})
@@ -100,7 +100,7 @@ def _read_pairs(config):
         sources.append(pairs)
     valid = data.valid
     if valid is None and data.sources in (["phrasebook"], ["ted"]):
-        valid = data.sources[0]  # which has a split for it
+        valid = data.sources[0]  # these two have a validation split
     if valid is None:
         return _hold_out(config, sources)
     pairs, counts = corpora.load(valid, "validation", cleaned=False, **options)
@@ -109,14 +109,14 @@ def _read_pairs(config):
 
 
 def _hold_out(config, sources):
-    """Takes validation pairs out of the sources, of each as its share is."""
+    """Takes validation pairs out of the sources, in proportion to their sizes."""
     total = sum(map(len, sources))
-    # Never more than a twentieth: a small corpus needs its pairs for training.
+    # At most a twentieth: a small corpus needs its pairs for training.
     wanted = min(config.data.valid_pairs, total // 20)
     if wanted < 1:
         raise UserError(
-            f"{total} pairs are too few to hold some out: name pairs to validate on "
-            "with --valid"
+            f"{total} pairs are too few to hold some out for validation: give "
+            "validation pairs with --valid"
         )
     held, valid = [], []
     for pairs in sources:
@@ -129,10 +129,7 @@ def _hold_out(config, sources):
 
 
 class _Rest:
-    """The pairs that share no side with those to validate on.
-
-    What one source holds out may stand in another one.
-    """
+    """The pairs that share no side with a validation pair of any source."""
 
     def __init__(self, pairs, valid):
         self._pairs = pairs
@@ -146,7 +143,7 @@ class _Rest:
 
 
 def _made_of(config):
-    """What the token ids depend on, but for the vocabulary."""
+    """Everything the token ids depend on, except the vocabulary."""
     names = [*config.data.sources, *filter(None, [config.data.valid])]
     files = [(str(file), file.stat()) for file in corpora.input_files(names)]
     return [
@@ -159,7 +156,7 @@ def _made_of(config):
 
 
 def _make_tokenizer(config, sources):
-    """Another run's, or one learnt from the pairs."""
+    """The tokenizer of ``init_from``, or one learnt from the pairs."""
     if config.training.init_from:
         return fine_tuning.load(config.training.init_from)[0]
     size, casing = config.tokenizer.vocab_size, config.tokenizer.casing

@@ -1,31 +1,20 @@
-"""What training may begin with: another run, or an exported model.
+"""Fine-tuning: training that starts from another run or an exported model.
 
-A name is the path of a run folder, of a version of an exported model, or of a model's
-versions (the newest is taken); or ``pt_en``, the model that comes with the package,
-unless there is a path of that name.
+A model's name is the path of a run folder, of one version of an exported model, or of
+the folder of its versions (the newest counts). ``pt_en`` is the model that comes with
+the package, unless a path has that name.
 """
 
 from pathlib import Path
 
 from tfxformer.config import ModelConfig
 from tfxformer.errors import UserError
-from tfxformer.repository import (
-    SHIPPED,
-    find_model,
-    read_export,
-    read_metadata,
-)
+from tfxformer.repository import SHIPPED, find_model, read_export, read_metadata
 from tfxformer.training.run import Run
 
 
 def settings(name):
-    """Reads the settings that training takes over.
-
-    Args:
-        name: the model's name.
-
-    Returns:
-        A dict of the sections ``model`` and ``tokenizer``.
+    """Reads a model's settings: the sections ``model`` and ``tokenizer``, as a dict.
 
     Raises:
         UserError: there is no such model.
@@ -46,20 +35,10 @@ def settings(name):
 
 
 def check(config):
-    """Refuses settings whose model is another than that of ``training.init_from``.
-
-    Args:
-        config: a `Config`.
+    """Checks that a `Config` describes the model of its ``training.init_from``.
 
     Raises:
-        UserError: naming the setting that differs.
-
-    Example:
-        >>> from tfxformer.config import load_config
-        >>> check(load_config("tiny", overrides=["training.init_from=pt_en"]))
-        Traceback (most recent call last):
-        ...
-        tfxformer.errors.UserError: training.init_from = pt_en: its model.num_layers ...
+        UserError: with the first setting that differs.
     """
     name, ours = config.training.init_from, config.model.model_dump()
     try:
@@ -73,19 +52,18 @@ def check(config):
         if theirs[setting] != ours[setting]:
             raise UserError(
                 f"training.init_from = {name}: its model.{setting} is "
-                f"{theirs[setting]!r}, not {ours[setting]!r}: train with the same "
-                "model settings"
+                f"{theirs[setting]!r}, not {ours[setting]!r}: use its model settings"
             )
 
 
 def load(name):
-    """Loads the model that training begins with.
+    """Loads the model that training starts from.
 
     Args:
         name: the model's name.
 
     Returns:
-        Its `Tokenizer` and its `Transformer`; of a run, with the best weights.
+        Its `Tokenizer` and its `Transformer`; for a run, with the best weights.
 
     Raises:
         UserError: there is no such model, or it is damaged.
@@ -100,7 +78,7 @@ def load(name):
 
 
 def _find(name):
-    """The path of a run folder or of a version of an exported model, by its name."""
+    """The path of a run folder or of an exported version, by the model's name."""
     shipped = str(name) == SHIPPED and not Path(name).exists()
     return find_model(None if shipped else name)
 

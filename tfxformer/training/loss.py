@@ -1,4 +1,4 @@
-"""What training minimises and reports; padding never counts."""
+"""The loss and the accuracy; padding never counts."""
 
 import keras
 from keras import ops
@@ -6,16 +6,16 @@ from keras import ops
 from tfxformer.layers.masking import padding_mask
 from tfxformer.tokenizer import PAD_ID
 
-# Positions whose logits exist at the same time: with 8,000 tokens in the vocabulary
-# they take 8 MB, which stays in a processor's cache.
+# Positions whose logits are in memory at the same time: with a vocabulary of 8,000
+# tokens they take 8 MB and stay in the processor's cache.
 CHUNK = 256
 
 
 def token_loss(labels, logits, label_smoothing=0.0):
     """Cross-entropy of each token, with label smoothing (section 5.4).
 
-    The smoothed target gives ``1 - e`` to the label and spreads ``e`` evenly over
-    the whole vocabulary.
+    The smoothed target gives the label ``1 - e`` and spreads ``e`` evenly over the
+    whole vocabulary.
 
     Args:
         labels: token ids ``(batch, target)``.
@@ -23,7 +23,7 @@ def token_loss(labels, logits, label_smoothing=0.0):
         label_smoothing: the paper's epsilon, 0 to 1.
 
     Returns:
-        ``(batch, target)``, in nats, padding included.
+        ``(batch, target)``, in nats, including padding.
 
     Example:
         >>> import numpy as np
@@ -33,31 +33,31 @@ def token_loss(labels, logits, label_smoothing=0.0):
     """
     loss = ops.sparse_categorical_crossentropy(labels, logits, from_logits=True)
     if label_smoothing:
-        # Smoothing only adds e * (z_label - mean z): no one-hot target, and no
-        # second pass through the softmax.
+        # Smoothing only adds e * (z_label - mean z), without a one-hot target or a
+        # second softmax.
         label_logit = ops.take_along_axis(logits, labels[..., None], axis=-1)[..., 0]
         loss = loss + label_smoothing * (label_logit - ops.mean(logits, axis=-1))
     return loss
 
 
 def output_loss(x, embeddings, bias, labels, label_smoothing=0.0):
-    """The output projection and its loss in one: the logits never all exist.
+    """The output projection fused with its loss, without all logits in memory.
 
-    It projects `CHUNK` positions at a time, compares them with their labels, and
-    computes their gradients at once. So it keeps nothing of the vocabulary's size for
-    the backward pass, whose only news is the factor of a scalar loss.
+    It projects `CHUNK` positions at a time, computes their loss, and their gradients at
+    once. The backward pass only scales these gradients by the factor of the loss, so
+    nothing of the vocabulary's width is kept for it.
 
     Args:
         x: the decoder's hidden states ``(positions, d_model)``.
-        embeddings: the output projection, a row a token, ``(vocab, d_model)``.
+        embeddings: the output projection ``(vocab, d_model)``.
         bias: ``(vocab,)``, or None.
         labels: token ids ``(positions,)``; 0 is padding.
         label_smoothing: the paper's epsilon, 0 to 1 (section 5.4).
 
     Returns:
         Float32 ``(4,)``, sums over the real tokens: the loss with label smoothing and
-        the loss without, both in nats; how many tokens have the highest logit at their
-        label; and how many tokens there are. Only the first has a gradient.
+        the loss without, both in nats; the number of tokens whose label has the highest
+        logit; and the number of tokens. Only the first has a gradient.
 
     Example:
         >>> import numpy as np
@@ -87,11 +87,11 @@ def output_loss(x, embeddings, bias, labels, label_smoothing=0.0):
 
 
 def _loss_and_slopes(x, embeddings, bias=None, *, labels, e):
-    """The sums, and the loss's gradients with respect to x, embeddings and bias.
+    """The sums, and the gradients of the loss by x, embeddings and bias.
 
-    The gradient with respect to the logits is ``p - (1 - e) onehot - e / vocab``. Only
-    the softmax p in it is as wide as the vocabulary: what the labels and the smoothing
-    add to each product is a row of the embeddings, or their mean.
+    The gradient by the logits is ``p - (1 - e) onehot - e / vocab``. Only the softmax p
+    needs a product as wide as the vocabulary: the labels add a row of the embeddings
+    to each product, and the smoothing adds their mean.
     """
     vocab, depth = embeddings.shape
     kernel = ops.cast(ops.transpose(embeddings), x.dtype)  # (d_model, vocab)
@@ -108,14 +108,14 @@ def _loss_and_slopes(x, embeddings, bias=None, *, labels, e):
         wide = ops.cast(x, "float32")
         logits = ops.matmul(x, kernel)  # (CHUNK, vocab)
         if keras.backend.standardize_dtype(logits.dtype) == "float16":
-            logits = ops.cast(logits, "float32")  # half has no room for small p
+            logits = ops.cast(logits, "float32")  # float16 cannot hold a small p
         if bias is not None:
             logits = logits + ops.cast(bias, logits.dtype)
         p = ops.softmax(logits)
         at_label = ops.take_along_axis(logits, label[:, None], axis=1)[:, 0]
         at_label = ops.cast(at_label, "float32")
         highest = ops.cast(ops.max(logits, axis=-1), "float32")
-        # -log p of the label, also where that p is too small for float32.
+        # -log p of the label, even if p itself is too small for float32.
         each = highest - at_label - ops.log(ops.cast(ops.max(p, axis=-1), "float32"))
         smoothed = each + e * (at_label - ops.matmul(wide, mean) - mean_bias)
         correct = ops.cast(at_label >= highest, "float32")
@@ -125,7 +125,7 @@ def _loss_and_slopes(x, embeddings, bias=None, *, labels, e):
         x_slope = ops.cast(ops.matmul(p, ops.transpose(kernel)), "float32")
         target = (1 - e) * ops.take(embeddings, label, axis=0) + e * mean
         x_slope = (x_slope - target) * real[:, None]
-        x = ops.cast(wide * real[:, None], x.dtype)  # padding leaves nothing
+        x = ops.cast(wide * real[:, None], x.dtype)  # padding adds nothing
         slope = slope + ops.cast(ops.matmul(ops.transpose(x), p), "float32")
         bias_slope = [
             total + ops.matmul(real, ops.cast(p, "float32")) for total in bias_slope
@@ -151,7 +151,7 @@ def _loss_and_slopes(x, embeddings, bias=None, *, labels, e):
 
 
 def _mean(values, labels):
-    """The mean over real tokens; 0 where there is none."""
+    """The mean over the real tokens; 0 without any."""
     real = ops.cast(padding_mask(labels), values.dtype)
     return ops.sum(values * real) / ops.maximum(ops.sum(real), 1)
 
@@ -178,7 +178,7 @@ def masked_loss(label, pred, label_smoothing=0.0):
 
 
 def masked_accuracy(label, pred):
-    """Share of the real tokens whose label has the highest logit.
+    """The share of the real tokens whose label has the highest logit.
 
     Args:
         label: token ids ``(batch, target)``; 0 is padding.

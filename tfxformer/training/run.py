@@ -1,4 +1,4 @@
-"""A run folder: all that it takes to use a trained model again, or to resume."""
+"""A run folder: everything needed to use a trained model or to resume its training."""
 
 import contextlib
 import fcntl
@@ -17,9 +17,9 @@ from tfxformer.errors import UserError
 
 log = logging.getLogger("tfxformer")
 
-# The weights of a run that can be asked for.
+# The weights of a run, by name.
 CHECKPOINTS = ("best", "last")
-# The files of a checkpoint; the last has the checksums of the others.
+# The files of a checkpoint. The last one has the checksums of the others.
 WEIGHTS, AVERAGED = "model.weights.h5", "averaged.weights.h5"
 ARRAYS, STATE, DIGESTS = "state.npz", "state.json", "sha256.json"
 
@@ -48,7 +48,7 @@ class Run:
 
     @classmethod
     def open(cls, path):
-        """Opens a run folder; a `UserError` where it is none."""
+        """Opens a run folder, or raises a `UserError`."""
         run = cls(Path(path))
         if not run.path.is_dir():
             raise UserError(f"{path}: there is no such run folder")
@@ -58,30 +58,24 @@ class Run:
         return run
 
     def weights_file(self, name):
-        """Where the Keras weights of one of `CHECKPOINTS`, by name, are or will be."""
+        """The path of the Keras weights of one of `CHECKPOINTS`."""
         return self.path / f"{name}.weights.h5"
 
     def config(self):
-        """The `Config` the run was started with."""
+        """The run's `Config`."""
         return load_config(file=self.config_file)
 
     def tokenizer(self):
         """The run's `Tokenizer`."""
-        from tfxformer.tokenizer import Tokenizer  # as `Transformer` below, it is heavy
+        from tfxformer.tokenizer import Tokenizer  # slow to import
 
         return Tokenizer.load(self.tokenizer_file)
 
     def load(self, checkpoint="best"):
-        """Loads what was trained.
-
-        Args:
-            checkpoint: one of `CHECKPOINTS`.
-
-        Returns:
-            A `Tokenizer` and a `Transformer`.
+        """Loads the `Tokenizer` and the `Transformer` of one of `CHECKPOINTS`.
 
         Raises:
-            UserError: there is no such checkpoint, or it is of another model.
+            UserError: there is no such checkpoint, or its weights are another model's.
         """
         tokenizer, file = self.tokenizer(), self.trained_weights(checkpoint)
         model = build_model(self.config(), tokenizer.vocab_size)
@@ -89,22 +83,21 @@ class Run:
         return tokenizer, model
 
     def trained_weights(self, checkpoint="best"):
-        """The file of one of `CHECKPOINTS`; a `UserError` where it is missing."""
+        """The weights file of one of `CHECKPOINTS`, or a `UserError`."""
         if checkpoint not in CHECKPOINTS:
-            known = ", ".join(CHECKPOINTS)
-            raise UserError(f"checkpoint {checkpoint!r}: there are {known}")
+            raise UserError(f"checkpoint {checkpoint!r}: choose best or last")
         file = self.weights_file(checkpoint)
         if not file.exists():
             raise UserError(f"{self.path}: {file.name} is missing: train the run first")
         return file
 
     def checkpoints(self):
-        """The run's `Checkpoint`s, sound or not, the newest first."""
+        """The run's `Checkpoint`s, intact or damaged, the newest first."""
         paths = self.checkpoints_folder.glob("step-*")
         return [Checkpoint(path) for path in sorted(paths, reverse=True)]
 
     def newest_checkpoint(self):
-        """The newest sound `Checkpoint`, or None where the run has none at all."""
+        """The newest intact `Checkpoint`, or None if the run has no checkpoints."""
         found = self.checkpoints()
         for checkpoint in found:
             try:
@@ -114,22 +107,22 @@ class Run:
                 log.warning("%s; trying the checkpoint before it", error)
         if found:
             raise UserError(
-                f"{self.checkpoints_folder}: no checkpoint is sound; bring one back, "
-                f"or delete {self.path} to begin anew"
+                f"{self.checkpoints_folder}: all checkpoints are damaged; restore one, "
+                f"or delete {self.path} to start again"
             )
         return None
 
     def save_checkpoint(self, state, writers, keep_last):
-        """Writes a checkpoint, gives its weights their names, and removes old ones.
+        """Writes a checkpoint, publishes its weights, and removes old checkpoints.
 
-        A checkpoint is forced to the disk under another name and then renamed, so that
-        it is there as a whole or not at all.
+        The checkpoint is flushed to disk under a temporary name and then renamed, so it
+        is either complete or absent.
 
         Args:
-            state: a dict for JSON; ``step`` names the checkpoint, and the one in
-                ``best_step`` is the best.
-            writers: a function of a path for each file, by its name.
-            keep_last: how many checkpoints stay.
+            state: a dict for JSON; ``step`` names the checkpoint, and ``best_step`` is
+                the step of the best one.
+            writers: a function of a path for each file, by the file's name.
+            keep_last: the number of checkpoints to keep.
 
         Raises:
             UserError: it cannot be written.
@@ -138,7 +131,7 @@ class Run:
         path = self.checkpoints_folder / f"step-{step:08d}"
         part = path.with_name(f".part-{path.name}")
         try:
-            for left in self.checkpoints_folder.glob(".part-*"):  # by a kill
+            for left in self.checkpoints_folder.glob(".part-*"):  # after a kill
                 shutil.rmtree(left)
             part.mkdir(parents=True)
             for name, write in writers.items():
@@ -156,44 +149,43 @@ class Run:
             number = getattr(error, "errno", None)
             reason = os.strerror(number) if number else str(error).partition("\n")[0]
             raise UserError(
-                f"{path}: step {step:,} could not be saved: {reason}; the checkpoints "
-                "before it are as they were: put that right, and the same command "
-                "resumes"
+                f"{path}: step {step:,} could not be saved: {reason}; earlier "
+                "checkpoints are unchanged: fix this, and the same command resumes"
             ) from None
         finally:
             shutil.rmtree(part, ignore_errors=True)
-        # Later ones are damaged, or the run would have resumed from them.
+        # Later ones are damaged: the run would have resumed from them otherwise.
         found = self.checkpoints()
         kept = [checkpoint for checkpoint in found if checkpoint.step <= step]
         for old in {*found} - {*kept[:keep_last]}:
             shutil.rmtree(old.path, ignore_errors=True)
 
     def publish(self, checkpoint):
-        """Gives a checkpoint's weights the names under which a run's are found."""
+        """Copies a checkpoint's weights to the files "last" and, if it is, "best"."""
         _copy(checkpoint.weights_file, self.weights_file("last"))
         if checkpoint.state()["best_step"] == checkpoint.step:
-            # What was validated: the moving average where there is one.
+            # The weights that were validated: the moving average, if there is one.
             averaged = checkpoint.path / AVERAGED
             best = averaged if averaged.exists() else checkpoint.weights_file
             _copy(best, self.weights_file("best"))
 
     @contextlib.contextmanager
     def locked(self):
-        """Within it, no other process trains in this folder, or a `UserError`."""
+        """A context in which no other process trains here, or a `UserError`."""
         with open(self.path / ".lock", "a") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise UserError(
                     f"{self.path}: another process is training in this folder: wait "
-                    "for it, or use another folder"
+                    "until it ends, or use another folder"
                 ) from None
             yield
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """All that a run needs to resume as if it had never stopped.
+    """Everything a run needs to resume as if it had never stopped.
 
     Args:
         path: its folder, such as ``checkpoints/step-00001000``.
@@ -201,25 +193,20 @@ class Checkpoint:
 
     path: Path
 
-    # After how many steps it was taken; the weights as trained.
     step = property(lambda self: int(self.path.name.removeprefix("step-")))
-    weights_file = property(lambda self: self.path / WEIGHTS)
+    weights_file = property(lambda self: self.path / WEIGHTS)  # not averaged
 
     def state(self):
-        """What the run knew, but for arrays, as a dict."""
+        """The run's state as a dict, without arrays."""
         return json.loads((self.path / STATE).read_text(encoding="utf-8"))
 
     def arrays(self):
-        """What `TrainingTransformer.state` returned."""
+        """The arrays of `TrainingTransformer.state`."""
         with np.load(self.path / ARRAYS, allow_pickle=False) as arrays:
             return [arrays[name] for name in arrays.files]
 
     def verify(self):
-        """Compares its files with their checksums.
-
-        Raises:
-            UserError, OSError: naming the one that is damaged or missing.
-        """
+        """Checks the files' checksums; an error names a damaged or missing file."""
         file = self.path / DIGESTS
         try:
             digests = json.loads(file.read_bytes())
@@ -228,11 +215,11 @@ class Checkpoint:
                 if _digest(file) != digest:
                     raise ValueError
         except ValueError:
-            raise UserError(f"{file}: damaged, its checksum is another") from None
+            raise UserError(f"{file}: damaged: wrong checksum") from None
 
 
 def _copy(file, name):
-    """Copies a file to a name that never has half of it."""
+    """Copies a file to a name in one step, never half of it."""
     part = name.with_name(f".part.{name.name}")
     shutil.copyfile(file, part)
     os.replace(part, name)
@@ -244,7 +231,7 @@ def _digest(file):
 
 
 def _to_disk(path):
-    """Waits until what was written would survive the power going."""
+    """Flushes a file or folder to disk, so that it survives a power failure."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -253,14 +240,14 @@ def _to_disk(path):
 
 
 def build_model(config, vocab_size, precision="float32", model_class=None):
-    """Builds the model that the settings describe, with fresh weights.
+    """Builds the model that the settings describe, with initial weights.
 
     Args:
         config: a `Config`.
         vocab_size: the size of the joint vocabulary.
-        precision: "float32"; or "bfloat16" or "float16", to compute in, while weights
-            stay float32.
-        model_class: a subclass of `Transformer`; None for itself.
+        precision: the number format of the computation: "float32", "bfloat16" or
+            "float16"; weights are float32.
+        model_class: a subclass of `Transformer`; None for `Transformer`.
 
     Returns:
         A built `Transformer`.
@@ -283,35 +270,26 @@ def build_model(config, vocab_size, precision="float32", model_class=None):
 
 
 def load_weights(model, file):
-    """Reads a ``.weights.h5`` file; a `UserError` if it is not of this model."""
+    """Reads a ``.weights.h5`` file; a `UserError` if it does not fit the model."""
     try:
         model.load_weights(file)
     except (OSError, ValueError, KeyError) as error:
         reason = str(error).strip().splitlines()[0]
         raise UserError(
-            f"{file}: damaged, or of another model than config.yaml describes: {reason}"
+            f"{file}: damaged, or not the model of config.yaml: {reason}"
         ) from None
 
 
 def measurements(path):
-    """Reads what was measured in a run.
-
-    Args:
-        path: the run folder.
+    """Reads the metrics of a run folder.
 
     Returns:
         A list of dicts, each with ``step``, ``split`` ("train" or "validation") and
         values by name, such as ``loss``.
 
     Raises:
-        OSError: the folder has none, or they cannot be read.
-
-    Example:
-        >>> measurements("nowhere")
-        Traceback (most recent call last):
-        ...
-        FileNotFoundError: [Errno 2] No such file ...: 'nowhere/metrics.jsonl'
+        OSError: the folder has no metrics, or they cannot be read.
     """
     file = Run(Path(path)).metrics_file
-    *lines, _ = file.read_bytes().split(b"\n")  # a kill may have cut off the last
+    *lines, _ = file.read_bytes().split(b"\n")  # a kill may cut off the last line
     return [json.loads(line) for line in lines]

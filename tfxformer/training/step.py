@@ -1,4 +1,4 @@
-"""What a step of training computes: the model that `fit` trains, and its optimizer."""
+"""A training step: the model that `fit` trains, and its optimizer."""
 
 import contextlib
 
@@ -13,12 +13,12 @@ from tfxformer.training.loss import output_loss
 
 
 class TrainingTransformer(Transformer):
-    """A `Transformer` whose step calls the fused output loss, a quarter faster.
+    """A `Transformer` that trains with the fused output loss, a quarter faster.
 
     Its weights files are those of a `Transformer`, without the optimizer. Each step
-    logs ``sums``, float32 ``(1, 6)``, over all devices: what `loss.output_loss`
-    returns, target positions with padding, and ``stop_request``, which any worker may
-    assign so that all see it in the same step.
+    logs ``sums``, float32 ``(1, 6)``, over all devices: the result of
+    `loss.output_loss`, the target positions with padding, and ``stop_request``, which
+    any worker may set so that all workers see it in the same step.
 
     Example:
         >>> from tfxformer.config import TrainingConfig
@@ -37,11 +37,11 @@ class TrainingTransformer(Transformer):
     """
 
     def prepare(self, settings):
-        """Compiles it, built, in its strategy's scope, by a `TrainingConfig`."""
+        """Compiles the built model by a `TrainingConfig`, in its strategy's scope."""
         self.label_smoothing = settings.label_smoothing
         self.stop_request = tf.Variable(0.0, trainable=False)
         optimizer = make_optimizer(settings, self.config["d_model"])
-        # "auto" would compile anew for each shape of a batch.
+        # "auto" would compile again for each shape of a batch.
         self.compile(optimizer=optimizer, jit_compile=settings.xla)
         self.optimizer.build(self.trainable_variables)
         self._evaluate = tf.function(
@@ -53,14 +53,14 @@ class TrainingTransformer(Transformer):
     def train_step(self, data):
         _, target_out = data
         tokens = ops.sum(ops.cast(ops.not_equal(target_out, PAD_ID), "float32"))
-        # Of all devices, so that several learn what one would have learnt.
+        # Summed over all devices, so that several learn the same as one.
         tokens = ops.maximum(_over_replicas(tokens), 1.0)
         with tf.GradientTape() as tape:
             sums = self._sums(data, self.label_smoothing, training=True)
             loss = self.optimizer.scale_loss(sums[0] / tokens)
         variables = self.trainable_variables
         gradients = tape.gradient(loss, [variable.value for variable in variables])
-        # An embedding's gradient has the rows of the batch alone.
+        # The gradient of an embedding is sparse: only the batch's rows.
         self.optimizer.apply([*map(tf.convert_to_tensor, gradients)], variables)
         positions = ops.cast(ops.size(target_out), "float32")
         more = ops.stack([positions, self.stop_request])
@@ -68,7 +68,7 @@ class TrainingTransformer(Transformer):
         return {"sums": sums[None]}  # several workers' logs need a first axis
 
     def _sums(self, batch, label_smoothing, training):
-        """What `output_loss` returns for a batch."""
+        """The result of `output_loss` for a batch."""
         inputs, target_out = batch
         x = self.hidden_states(inputs, training=training)  # (batch, target, d_model)
         embeddings, bias = self.output_embeddings()
@@ -83,14 +83,14 @@ class TrainingTransformer(Transformer):
     def sums_of(self, batches):
         """The sums of `loss.output_loss`, ``(4,)``, over batches of NumPy arrays.
 
-        They have no dropout and no label smoothing, and are of this worker alone.
+        They are this worker's alone, without dropout and label smoothing.
         """
         batches = (tf.nest.map_structure(tf.constant, batch) for batch in batches)
         return np.sum([self._evaluate(batch).numpy() for batch in batches], axis=0)
 
     @contextlib.contextmanager
     def averaged(self):
-        """Within it, the weights are their moving averages, if there are any."""
+        """A context in which the weights are their moving averages, if kept."""
         # Keras wraps the optimizer to scale the loss of float16.
         optimizer = getattr(self.optimizer, "inner_optimizer", self.optimizer)
         variables = self.trainable_variables if optimizer.use_ema else []
@@ -113,7 +113,7 @@ class TrainingTransformer(Transformer):
 
     @contextlib.contextmanager
     def _without_optimizer(self):
-        """Keras would put the optimizer into the file, too."""
+        """Keeps Keras from writing the optimizer to the file, too."""
         optimizer, self.optimizer = self.optimizer, None
         try:
             yield
@@ -121,11 +121,11 @@ class TrainingTransformer(Transformer):
             self.optimizer = optimizer
 
     def state(self):
-        """Returns all that a step changes but the weights, as NumPy arrays."""
+        """Everything that a step changes besides the weights, as NumPy arrays."""
         return [ops.convert_to_numpy(variable) for variable in self._state_variables()]
 
     def restore(self, state):
-        """Takes over what `state` returned."""
+        """Restores a result of `state`."""
         for variable, array in zip(self._state_variables(), state, strict=True):
             variable.assign(array)
 
@@ -133,7 +133,7 @@ class TrainingTransformer(Transformer):
         return [*self.optimizer.variables, *self.non_trainable_variables]
 
     def _maybe_symbolic_build(self, iterator=None, data_batch=None):
-        """Nothing: it is built, and Keras 3.15 fails here with several workers."""
+        """Does nothing: it is built, and Keras 3.15 fails here with several workers."""
 
 
 def _over_replicas(value):
@@ -154,7 +154,7 @@ class CustomSchedule(keras.optimizers.schedules.LearningRateSchedule):
     It peaks at ``(d_model * warmup_steps)^-0.5``, in step ``warmup_steps``.
 
     Args:
-        d_model: the model's width.
+        d_model: the size of the hidden states.
         warmup_steps: steps until the peak.
 
     Example:
@@ -169,7 +169,7 @@ class CustomSchedule(keras.optimizers.schedules.LearningRateSchedule):
         self.warmup_steps = float(warmup_steps)
 
     def __call__(self, step):
-        # Keras counts steps from 0, the paper from 1: step 0 would learn nothing.
+        # Keras counts steps from 0, the paper from 1: at step 0 the rate would be 0.
         step = ops.cast(step, "float32") + 1.0
         rise = step * self.warmup_steps**-1.5
         return self.d_model**-0.5 * ops.minimum(ops.rsqrt(step), rise)
@@ -179,15 +179,10 @@ class CustomSchedule(keras.optimizers.schedules.LearningRateSchedule):
 
 
 def make_schedule(settings, d_model):
-    """The learning rate that the settings name: up in a straight line, then down.
+    """The Keras learning-rate schedule of a `TrainingConfig`: a linear rise, a decay.
 
-    Args:
-        settings: a `TrainingConfig`.
-        d_model: the model's width, which decides the paper's peak.
-
-    Returns:
-        A Keras schedule: "inverse_sqrt" (the paper's shape) or "cosine" (down to 0 in
-        the last step; Loshchilov and Hutter 2017).
+    The decay is "inverse_sqrt" (the paper's) or "cosine" (to 0 in the last step;
+    Loshchilov and Hutter 2017). ``d_model`` determines the paper's peak.
 
     Example:
         >>> from tfxformer.config import TrainingConfig
@@ -202,15 +197,15 @@ def make_schedule(settings, d_model):
         return keras.optimizers.schedules.CosineDecay(
             0.0, decay_steps=steps, warmup_target=peak, warmup_steps=warmup
         )
-    # The paper's, of the width that has this peak.
+    # The paper's, with the d_model that has this peak.
     return CustomSchedule(1 / (peak * peak * warmup), warmup)
 
 
 def make_optimizer(settings, d_model):
     """The paper's Adam (section 5.3), or Muon (Jordan et al. 2024).
 
-    Muon makes each step of a matrix orthogonal, so that all its directions move alike;
-    embeddings, biases and norms keep Adam. A step takes longer and learns more.
+    Muon makes each update of a matrix orthogonal, so that all directions change
+    equally; embeddings, biases and norms use Adam. A step takes longer and learns more.
     """
     options = {
         "learning_rate": make_schedule(settings, d_model),
@@ -229,7 +224,7 @@ def make_optimizer(settings, d_model):
 
 
 class Muon(keras.optimizers.Muon):
-    """Keras's, with its matrix products in bfloat16, as the model's are."""
+    """Keras's Muon, with its matrix products in bfloat16, as in the model."""
 
     def zeropower_via_newtonschulz5(self, x, steps):
         half = super().zeropower_via_newtonschulz5(ops.cast(x, "bfloat16"), steps)

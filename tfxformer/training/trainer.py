@@ -1,4 +1,4 @@
-"""The training run: settings in, a run folder out."""
+"""A training run: settings in, a run folder out."""
 
 import contextlib
 import logging
@@ -23,33 +23,34 @@ from tfxformer.training.step import TrainingTransformer
 
 log = logging.getLogger("tfxformer")
 
-# What may differ when a run resumes: how long it trains, how it is watched and kept.
+# Settings that may change when a run resumes.
 _MAY_CHANGE = ["steps", "validate_every", "patience", "checkpoint_every", "keep_last"]
 _MAY_CHANGE += ["bleu_pairs", "data_dir"]
 
 
 def train(config, out):
-    """Trains a translator, or resumes the run that is in the folder.
+    """Trains a translator, or resumes the run in the folder.
 
-    A run that was stopped, at any moment and in any way, ends with the weights that it
-    would have had. (With subword regularisation, SentencePiece draws other tokens.)
+    A run that stops, at any moment and for any reason, resumes and ends with exactly
+    the weights of an uninterrupted run. (The exception is subword regularisation:
+    SentencePiece's samples differ.)
 
-    All devices that TensorFlow shows train together. So do several processes that the
-    environment's ``TF_CONFIG`` names, where each calls this function.
+    Training uses all devices that TensorFlow lists, and all processes in the
+    environment variable ``TF_CONFIG``, if each of them calls this function.
 
     Args:
         config: a `Config`.
-        out: the path of the run folder, which need not exist. A run in it is resumed:
-            the log names the settings that have changed, and those that cannot change
-            are refused.
+        out: the path of the run folder, which need not exist. If it holds a run, the
+            run resumes: the log names the settings that have changed, and settings
+            that must not change raise an error.
 
     Returns:
         The `Run`.
 
     Raises:
-        UserError: a setting or a source is wrong; the folder holds a run with other
-            settings, or another process trains in it; a loss is not finite; nothing
-            can be saved; or another worker is lost.
+        UserError: a setting or a source is wrong, the folder holds a run with other
+            settings, another process trains in it, a loss is not finite, a checkpoint
+            cannot be saved, or another worker is lost.
         OSError: the folder cannot be written to.
         Stopped: after SIGTERM or SIGINT, once the state is saved.
 
@@ -68,8 +69,8 @@ def train(config, out):
             value = getattr(settings, name)
             if value != off and cluster.strategy.num_replicas_in_sync > 1:
                 raise UserError(
-                    f"training.{name} = {value}: works on one device alone, and "
-                    f"{devices} train: leave it out"
+                    f"training.{name} = {value}: works on one device only, not on "
+                    f"{devices}: leave it out"
                 )
         signals = stack.enter_context(_signals())
         if cluster.chief:
@@ -86,7 +87,7 @@ def train(config, out):
         cluster.wait()
         if not cluster.chief:
             if not run.config_file.exists():
-                raise UserError(f"{out}: all workers must see the same run folder")
+                raise UserError(f"{out}: all workers must share one run folder")
             _check_same(config, run, may_change=())
             data = open_data(run)
         keras.utils.set_random_seed(settings.seed)
@@ -98,30 +99,28 @@ def train(config, out):
         log.info(text, f"{model.count_params():,}", f"{size:,}", devices)
         state = _resume(config, run, data, model, cluster)
         if state.step >= settings.steps:
-            log.info("the run has its %s steps already", f"{state.step:,}")
+            log.info("the run already has its %s steps", f"{state.step:,}")
         else:
             _fit(config, run, data, model, state, cluster, signals)
     return run
 
 
 def _check(config, run):
-    """Refuses, before any work, what cannot be trained; makes the run folder."""
+    """Checks the settings and the folder before any work; makes the folder."""
     out, begun = run.path, {"tokenizer.model", "tokens", ".lock"}
     if not config.data.sources:
-        raise UserError("data.sources is empty: name where sentence pairs come from")
+        raise UserError("data.sources is empty: give sentence pairs with --data")
     corpora.input_files([*config.data.sources, *filter(None, [config.data.valid])])
     if run.config_file.exists():
         _check_same(config, run, _MAY_CHANGE)
     elif out.is_dir() and {path.name for path in out.iterdir()} - begun:
-        raise UserError(
-            f"{out}: is neither a run folder nor an empty folder; name another"
-        )
+        raise UserError(f"{out}: neither a run folder nor an empty one; use another")
     if not run.checkpoints():
         if run.weights_file("last").exists():
             raise UserError(
-                f"{run.checkpoints_folder}: has no checkpoint, and without one the "
-                "run cannot resume: bring one back, or use another folder (with "
-                f"training.init_from = {out} it begins with these weights)"
+                f"{run.checkpoints_folder}: no checkpoint to resume from: restore one, "
+                f"or use another folder (training.init_from = {out} starts with these "
+                "weights)"
             )
         if config.training.init_from is not None:
             fine_tuning.check(config)
@@ -129,7 +128,7 @@ def _check(config, run):
 
 
 def _check_same(config, run, may_change):
-    """Refuses other settings than the run's; the log names those that may change."""
+    """Checks that the settings are the run's; logs changes that are allowed."""
     refused, old = [], run.config().model_dump()
     for section, values in config.model_dump().items():
         for name, value in values.items():
@@ -142,31 +141,31 @@ def _check_same(config, run, may_change):
                 refused.append(text)
     if refused:
         raise UserError(
-            f"{run.path}: holds a run with other settings ({'; '.join(refused)}): "
-            "use its own, or another folder"
+            f"{run.path}: has a run with other settings ({'; '.join(refused)}): "
+            "use the same settings, or another folder"
         )
 
 
 def _resume(config, run, data, model, cluster):
-    """Gives the model what the newest checkpoint holds; the `State` to go on from."""
+    """Loads the newest checkpoint, if any, into the model; returns its `State`."""
     checkpoint, begun_with = run.newest_checkpoint(), config.training.init_from
     digests = data.digests(config.data.sources)
     if checkpoint is None:
         if begun_with is not None:
             model.set_weights(fine_tuning.load(begun_with)[1].get_weights())
-            log.info("beginning with the weights of %s", begun_with)
+            log.info("starting with the weights of %s", begun_with)
         return State(data=digests)
     state = State(**checkpoint.state())
     for name, digest in state.data.items():
-        if digests[name] != digest:  # a whole run would have had other batches
+        if digests[name] != digest:  # the batches would differ
             raise UserError(
-                f"{name}: is not what it was when this run began: bring it back, or "
-                "begin another run in another folder (with training.init_from = "
-                f"{run.path} it begins with these weights)"
+                f"{name}: has changed since this run started: restore it, or start a "
+                f"run in another folder (training.init_from = {run.path} starts with "
+                "these weights)"
             )
     load_weights(model, checkpoint.weights_file)
     model.restore(checkpoint.arrays())
-    if cluster.chief:  # a kill may have come before the weights had their names
+    if cluster.chief:  # a kill may have come before the weights were published
         run.publish(checkpoint)
     log.info("resuming from step %s", f"{checkpoint.step:,}")
     return state
@@ -192,14 +191,14 @@ def _fit(config, run, data, model, state, cluster, signals):
             model.fit(
                 batches.dataset(state.position),
                 steps_per_epoch=(settings.steps - state.step) * settings.accumulate,
-                shuffle=False,  # the batches are
+                shuffle=False,  # the batches are shuffled already
                 verbose=0,
                 callbacks=[RunCallback(*watched, progress)],
             )
     if state.out_of_patience(settings):
-        text = "stopping: %s validations in a row did not better the %s"
+        text = "stopping: %s validations in a row did not improve the %s"
         log.info(text, state.worse, settings.metric)
-    best = "no validation gave a sound score"
+    best = "no validation had a finite score"
     if state.best_step:
         best = f"best {settings.metric} {abs(state.best_score):.2f}"
         best += f" in step {state.best_step:,}"
@@ -207,23 +206,23 @@ def _fit(config, run, data, model, state, cluster, signals):
 
 
 class _Signals:
-    """SIGTERM and SIGINT; where they wait, until the step is done and saved."""
+    """SIGTERM and SIGINT; with ``wait``, they wait until the step is saved."""
 
     caught, wait = None, False
 
     def catch(self, number, _):
         if self.wait and self.caught is None:
             self.caught = number
-        # Some schedulers send SIGTERM twice; who presses Ctrl-C again means it.
+        # Some schedulers send SIGTERM twice; a second Ctrl-C stops at once.
         elif not (self.wait and number == signal.SIGTERM):
             raise stopped(number, "the same command resumes from the last checkpoint")
 
 
 @contextlib.contextmanager
 def _signals():
-    """Within it, signals end the run in one line."""
+    """A context in which signals end the run with one line."""
     signals = _Signals()
-    # Python lets only the main thread handle signals.
+    # In Python only the main thread may handle signals.
     main = threading.current_thread() is threading.main_thread()
     numbers = (signal.SIGTERM, signal.SIGINT) if main else ()
     before = {number: signal.signal(number, signals.catch) for number in numbers}
@@ -238,21 +237,20 @@ def _signals():
 
 
 class Cluster(NamedTuple):
-    """The processes that train together; often it is this one alone.
+    """The processes that train together; usually one.
 
     Every process reads the same batches, and `tf.distribute` gives each device its
-    share of the rows. The first process, the chief, is the only one that writes.
+    share of the rows. Only the first process, the chief, writes files.
     """
 
     strategy: Any  # a `tf.distribute.Strategy`
-    number: int = 0  # of this process; 0 is the chief
-    count: int = 1  # of processes
+    number: int = 0  # this process's number
+    count: int = 1  # the number of processes
 
-    # Whether this process writes down what all do.
     chief = property(lambda self: self.number == 0)
 
     def describe(self):
-        """The devices of all processes, in words."""
+        """The devices of all processes, as text."""
         count = self.strategy.num_replicas_in_sync
         kind = "GPU" if tf.config.list_logical_devices("GPU") else "CPU"
         where = f"{count} {kind}" + ("s" if count > 1 else "")
@@ -266,7 +264,7 @@ class Cluster(NamedTuple):
 
     @contextlib.contextmanager
     def watched(self):
-        """Within it, only the chief speaks, and the loss of a process is one error."""
+        """A context in which only the chief logs, and a lost process is one error."""
         was_quiet, console.quiet = console.quiet, not self.chief
         try:
             yield
@@ -275,21 +273,18 @@ class Cluster(NamedTuple):
                 raise
             raise UserError(
                 f"worker {self.number} of {self.count}: another worker was lost "
-                f"({error.message.splitlines()[0]}): if it gave no reason, start all "
-                "of them again, and they resume from the last checkpoint"
+                f"({error.message.splitlines()[0]}): see its error, or start all "
+                "workers again to resume from the last checkpoint"
             ) from None
         finally:
             console.quiet = was_quiet
 
 
 def join():
-    """Meets the other processes, if there are any, and finds this one's devices.
-
-    Returns:
-        A `Cluster`.
+    """Connects to the other processes, if any, and finds the devices: a `Cluster`.
 
     Raises:
-        UserError: ``TF_CONFIG`` is wrong, or the others cannot be met.
+        UserError: ``TF_CONFIG`` is wrong, or the other processes cannot be reached.
     """
     try:
         resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
@@ -305,7 +300,7 @@ def join():
             return Cluster(strategy, number, count)
     except (ValueError, TypeError, AttributeError, tf.errors.OpError) as error:
         reason = str(error).partition("\n")[0]
-        raise UserError(f"TF_CONFIG: the workers cannot meet: {reason}") from None
+        raise UserError(f"TF_CONFIG: the workers cannot connect: {reason}") from None
     kind = "GPU" if tf.config.list_physical_devices("GPU") else "CPU"
     devices = tf.config.list_logical_devices(kind)
     if len(devices) > 1:
