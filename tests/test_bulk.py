@@ -50,8 +50,8 @@ CSV = 'n,body\n1,"Olá,\r\n""Ana"""\n2,fim\n3,a,b\n4\n'
 TSV = 'n\tbody\n1\tOlá, "Ana\n2\tfim\n3\ta\tb\n4\n'
 JSONL = """{"n": 1, "body": "Olá"}\n{"n": "2", "body": "fim", "more": 0}
 {"n": 3}\n{"n": 4.5, "body": "a"}\n{"n": 5, "body": ["a"]}\n["n", "body"]\n{"n":"""
-MORE, NONE = "more columns", "no value of 'body', only of n"
-TYPE = "the text is no string, or the id no string"
+MORE, NONE = "more columns", "no value for 'body'; the fields are: n"
+TYPE = "the text must be a string, and the id a string"
 
 
 @pytest.mark.parametrize(
@@ -105,18 +105,18 @@ def test_patterns_and_a_batch_that_fails_is_tried_again_one_by_one(tmp_path, sho
     assert dead["a[1].txt:2"]["reason"] == "not translated: for this"
     assert counts == {"translated": 2, "not translated": 1}
     (tmp_path / "b.txt").write_text("refused\n", "utf-8")
-    with pytest.raises(bulk.UserError, match="not one record could be translated: see"):
+    with pytest.raises(bulk.UserError, match="no record could be translated: see"):
         bulk.bulk([str(tmp_path / "b.txt")], str(tmp_path / "bad"))
 
 
 # Each line: the options, and a part of the message.
 REFUSED = """
 -i none.txt --out o | none.txt: no such file
--i folder --out o | folder: is a folder; name files
--i a.csv --out o --column txt | a.csv:2: no value of 'txt', only of id, text; check
+-i folder --out o | folder: is a folder; use files: 'folder/*.csv'
+-i a.csv --out o --column txt | a.csv:2: no value for 'txt'; the fields are: id, text;
 -i a.csv --out o --format xml | --format xml: choose text, csv
 -i a.csv --out done | done: exists already; name another folder
--i a.csv --out o --model folder | folder: is no SavedModel's folder
+-i a.csv --out o --model folder | folder: not a SavedModel; write one
 -i a.csv --out o --runner Nope | Nope
 -i none://a/b.csv --out o | none://a/b.csv
 """

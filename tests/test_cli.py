@@ -35,7 +35,7 @@ def test_lines_are_translated_in_order(run_folder, tmp_path, translator, command
     assert first == translator("Olá!") and float(score) < 0
     assert second == ["0.0000", ""]
     _, err, _ = command("translate", "--run", run_folder, file)
-    assert f"to translate what is in that file: -i {file}\n" in err
+    assert f"to translate the file: -i {file}\n" in err
 
 
 def test_a_line_may_hold_sentences_and_a_text_lines(run_folder, translator, command):
@@ -318,11 +318,11 @@ WRONG = [
     ),
     (["evaluate", "--run", "RUN"], "--data"),
     (["evaluate", "--run", "RUN", "--data", "no.tsv"], "no.tsv"),
-    ([*EVALUATE, "--temperature", "0.5"], "--temperature 0.5: only goes with --sample"),
+    ([*EVALUATE, "--temperature", "0.5"], "--temperature 0.5: needs --sample"),
     ([*EVALUATE, "--columns", "2"], "--columns ['2']: must have at least 2 items"),
     (
         ["export", "--run", "RUN", "--to", "OUT", "--beam", "2", "--n-best", "3"],
-        "--n-best 3 is wider than --beam 2",
+        "--n-best 3 is larger than --beam 2",
     ),
     (
         ["export", "--run", "RUN", "--format", "onnx"],
@@ -330,7 +330,7 @@ WRONG = [
     ),
     (["export", "--run", "RUN", "--to", "OUT", "--name", "a/b"], "model name 'a/b'"),
     (["verify", "OUT"], "there is no such folder"),
-    (["verify", "RUN"], "is a run folder: tfxformer export --run"),
+    (["verify", "RUN"], "is a run folder; export it: tfxformer export --run"),
     (
         ["serve", "OUT", "--rest-port", "99999"],
         "--rest-port 99999: must be less than or",

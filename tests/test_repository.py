@@ -59,7 +59,7 @@ def test_the_shipped_model_is_the_newest(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     file = tmp_path / "lib" / "installed" / "repository.py"
     monkeypatch.setattr(repository, "__file__", str(file))
-    with pytest.raises(UserError, match=r"no model came.*--model"):
+    with pytest.raises(UserError, match=r"no model found.*--model"):
         repository.shipped_model()
     # A checkout that it is imported from, what is installed, the working folder.
     for place in ("lib/export", "lib/installed/export", "export"):
@@ -82,7 +82,7 @@ def copy(exported, tmp_path):
 
 def test_a_foreign_saved_model_is_refused(copy):
     (copy / repository.METADATA_FILE).unlink()
-    with pytest.raises(UserError, match="none that tfxformer exported"):
+    with pytest.raises(UserError, match="tfxformer did not export"):
         repository.read_export(copy)
 
 

@@ -53,7 +53,7 @@ def test_a_string_gives_a_string_and_a_list_a_list(translator):
 
 @pytest.mark.parametrize("wrong", [None, 3, ["a"]])
 def test_only_strings_are_taken(translator, wrong):
-    kind = f"a text must be a string, not {type(wrong).__name__}: "
+    kind = f"must be a string, not {type(wrong).__name__}: "
     for name, call in {
         "text": translator.translate,
         "translation": lambda x: translator.score(["a", "b"], x),
@@ -224,11 +224,11 @@ def test_loading_says_what_is_wrong(translator, run_folder, tmp_path):
         (copy / name).write_bytes(content)
     config = (copy / "config.yaml").read_text()
     (copy / "config.yaml").write_text(config.replace("dff: 128", "dff: 256"))
-    refused(copy, "of another model")
+    refused(copy, "not the model of")
     (copy / "best.weights.h5").unlink()
     refused(copy, r"best\.weights\.h5 is missing")
     other = Tokenizer.train(["um gato", "a cat"] * 50, vocab_size=300)
-    with pytest.raises(UserError, match="do not belong together"):
+    with pytest.raises(UserError, match="own tokenizer"):
         Translator(other, translator.transformer)
 
 

@@ -1,11 +1,11 @@
-"""Translates files of any number and size, on Apache Beam, with an exported model.
+"""Bulk translation of files with an exported model, on Apache Beam.
 
-Beam reads and writes the files, and its `RunInference` holds the model:
+Beam reads and writes the files, and its `RunInference` runs the model:
 
-    files ─► records ─► valid ones ─► RunInference ─► translations-*
-                └─► the others ────────────┴────────► dead-letters-*
+    files ─► records ─► valid ────► RunInference ─► translations-*
+                └─► invalid ───────────┴──────────► dead-letters-*
 
-The order of the records is not kept: each has an id, or the place where it was read.
+The records come out in any order: each has an id, or the file and line it came from.
 """
 
 import csv
@@ -32,23 +32,23 @@ from tfxformer.repository import chosen_model, find_saved_model
 
 log = logging.getLogger("tfxformer")
 
-# By the endings of files' names; what has another one is text, a record a line.
+# Formats by file extension. Any other file is text, with one record on each line.
 FORMATS = {".csv": "csv", ".tsv": "tsv", ".parquet": "parquet"}
 FORMATS |= dict.fromkeys((".jsonl", ".ndjson", ".json"), "jsonl")
 csv.register_dialect("tsv", delimiter="\t", quoting=csv.QUOTE_NONE)
-MAX_BYTES = 2**20  # of a text
-BATCH = 1024  # records that are translated together
+MAX_BYTES = 2**20  # the most bytes in a text
+BATCH = 1024  # records translated together
 
 
 class Translations(ModelHandler):
-    """Translates records for `RunInference`, with the exported model at a path."""
+    """Beam's handler of the exported model at a path."""
 
     def __init__(self, model: str):
         super().__init__(min_batch_size=BATCH, max_batch_size=BATCH)
         self._model, self._done = model, 0
 
     def load_model(self):
-        """Returns a `Translator`; Beam asks once in each process."""
+        """Returns a `Translator`; Beam calls this once in each process."""
         from tfxformer.console import start_tensorflow
 
         start_tensorflow()
@@ -57,7 +57,7 @@ class Translations(ModelHandler):
         return Translator.load(self._model)
 
     def run_inference(self, batch: list[dict], model, inference_args=None):
-        """Returns the translated records; where a batch fails, it tries each alone."""
+        """Returns the translated records; if a batch fails, it tries each alone."""
         try:
             texts, scores = model.translate([record["source"] for record in batch])
         except Exception as error:
@@ -84,24 +84,25 @@ def bulk(
     runner: str = "DirectRunner",
     beam_options: tuple[str, ...] | list[str] = (),
 ) -> dict[str, int]:
-    """Translates the records of files.
+    """Translates the records in files.
 
     Args:
-        inputs: Paths or patterns of files that Beam reaches, as `gs://bucket/*.csv.gz`.
-        out: The folder to write: `translations-*`, Parquet if the input is, or JSON
-            lines, gzipped if the input is; and `dead-letters-*`, what failed and why.
+        inputs: Paths or patterns of files for Beam, such as `gs://bucket/*.csv.gz`.
+        out: The output folder, with `translations-*` as JSON lines (gzipped if the
+            input is) or Parquet (if the input is), and with `dead-letters-*` for the
+            failed records and the reasons.
         model: An exported model; None for the one that comes with the package.
-        format: text, csv, tsv (without quotes), jsonl or parquet; None: by the names.
-        column: The column or field of the texts.
-        id_column: The one of the ids, strings or integers; None: file and line.
-        runner: Beam's name for where to run; `DirectRunner` is this machine.
-        beam_options: More options of Beam, such as `["--region=europe-west1"]`.
+        format: text, csv, tsv (without quotes), jsonl or parquet; None: by file names.
+        column: The column or field with the texts.
+        id_column: The one with the ids, strings or integers; None: file and line.
+        runner: The name of a Beam runner; `DirectRunner` runs on this machine.
+        beam_options: More Beam options, such as `["--region=europe-west1"]`.
 
     Returns:
-        How many records were translated, and how many failed for each reason.
+        The number of translated records, and of failed records for each reason.
 
     Raises:
-        UserError: An input does not exist, the output does, or no record is good.
+        UserError: An input does not exist, the output exists, or no record is valid.
 
     Example:
         >>> bulk(["no-such-file.txt"], "translated")
@@ -114,7 +115,7 @@ def bulk(
     names = [name for name in (column, id_column) if name is not None]
     local = runner.lower() in ("direct", "directrunner")
     options = [*beam_options] if local else [f"--runner={runner}", *beam_options]
-    # On this machine not with Beam's runner in Go, which is a download.
+    # The local runner is Python's: Beam's runner in Go needs a download.
     known_runner = FnApiRunner() if local else None
     try:
         pipeline = beam.Pipeline(known_runner, options=PipelineOptions(options))
@@ -126,19 +127,19 @@ def bulk(
         _build(pipeline, files, format, names, os.path.abspath(model), out)
         result = pipeline.run()
         result.wait_until_finish()
-    except Exception as error:  # whatever storage and runners raise
-        if _line(error) == "KeyboardInterrupt":  # as the local runner passes it on
+    except Exception as error:  # storage and runners raise many types
+        if _line(error) == "KeyboardInterrupt":  # in the local runner's own error
             raise KeyboardInterrupt from None
         raise UserError(_line(error)) from error
     ours = result.metrics().query(MetricsFilter().with_namespace(__name__))
     counts = {each.key.metric.name: each.result for each in ours["counters"]}
     if counts and "translated" not in counts:
-        raise UserError(f"not one record could be translated: see {out}/dead-letters-*")
+        raise UserError(f"no record could be translated: see {out}/dead-letters-*")
     return {"translated": 0} | counts
 
 
 def _absolute(path):
-    """A path that workers in another folder find, too."""
+    """A path that workers in another folder find."""
     return path if "://" in path else os.path.abspath(path)
 
 
@@ -148,8 +149,8 @@ def _find(patterns):
     for pattern in patterns:
         path = _absolute(pattern)
         if os.path.isdir(path):
-            raise UserError(f"{pattern}: is a folder; name files, as '{pattern}/*.csv'")
-        # The name of a file may look like a pattern.
+            raise UserError(f"{pattern}: is a folder; use files: '{pattern}/*.csv'")
+        # A file's name may look like a pattern.
         files = [path] if os.path.exists(path) else _match(path)
         if not files:
             raise UserError(f"{pattern}: no such file")
@@ -162,7 +163,7 @@ def _match(pattern):
 
 
 def _look(files, format, names):
-    """Reads 100 records of each file, so that a wrong option is found out at once."""
+    """Reads 100 records of each file, to find a wrong option at once."""
     looked = []
     for path in files:
         records = _read(fileio.ReadableFile(FileMetadata(path, 0)), format, names)
@@ -201,7 +202,7 @@ def _has_failed(record, *_):
 
 
 def _line(error):
-    """The last line of an error, without the names that Beam and Python add."""
+    """The last line of an error, without the prefixes of Beam and Python."""
     line = (str(error).strip().splitlines() or [type(error).__name__])[-1]
     added = r"^(\w+\.)*\w*(Error|Exception): | \[while running '.*"
     return re.sub(added, "", line)
@@ -212,7 +213,7 @@ def _format_of(path, format):
 
 
 def _read(file, format, names):
-    """Yields the records of a file; those that are not valid have a reason."""
+    """Yields the records of a file; invalid records have a reason."""
     path = file.metadata.path
     with file.open() as stream:
         for number, row in _rows(stream, _format_of(path, format), names):
@@ -225,7 +226,7 @@ def _read(file, format, names):
 
 
 def _dead(place, reason, row):
-    """A record that failed, counted by its reason."""
+    """A failed record, counted by its reason."""
     Metrics.counter(__name__, reason.partition(":")[0]).inc()
     raw = row if isinstance(row, str) else "\t".join(map(str, row.values()))
     raw = raw.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
@@ -259,13 +260,13 @@ def _parse(row, names, place):
     if not isinstance(values, dict):
         raise ValueError("not a JSON object")
     if missing := [name for name in names if values.get(name) is None]:
-        fields = ", ".join(map(str, values)) or "others"
-        raise ValueError(f"no value of {missing[0]!r}, only of {fields}")
-    if None in values:  # as `csv.DictReader` has it
+        fields = ", ".join(map(str, values)) or "none"
+        raise ValueError(f"no value for {missing[0]!r}; the fields are: {fields}")
+    if None in values:  # `csv.DictReader` puts extra cells there
         raise ValueError("more columns than the header")
     text, id, *_ = *(values[name] for name in names), place
     if not isinstance(text, str) or not isinstance(id, (str, int)):
-        raise ValueError("the text is no string, or the id no string or integer")
+        raise ValueError("the text must be a string, and the id a string or integer")
     if len(f"{text}{id}".encode()) > MAX_BYTES:
         raise ValueError(f"longer than {MAX_BYTES:,} bytes")
     if not text.strip():

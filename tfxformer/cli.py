@@ -1,7 +1,7 @@
-"""The command line: one command a verb.
+"""The command line.
 
-Standard output carries the answer alone; progress and logs go to standard error.
-Heavy imports wait until a command needs them, so that help and errors come at once.
+Standard output has only the answer; progress and logs go to standard error. Slow
+imports wait until a command needs them, so that help and errors appear at once.
 """
 
 import logging
@@ -40,21 +40,21 @@ log = logging.getLogger("tfxformer")
 app = commands("Train a Transformer translator on two columns of text, and serve it.")
 
 Input = Annotated[
-    Path | None, Option("--input", "-i", help="A file; else standard input.")
+    Path | None, Option("--input", "-i", help="A file; by default standard input.")
 ]
-TokensPerBatch = Annotated[int, Option(min=1, help="The most tokens of a batch.")]
+TokensPerBatch = Annotated[int, Option(min=1, help="The most tokens in a batch.")]
 Xla = Annotated[bool, Option("--xla", help="Compile decoding with XLA.")]
-# The settings of pairs that commands share, and those of a server.
+# The settings of pairs that several commands take, and the settings of a server.
 PAIRS = "sources", "data_dir", "columns", "encoding"
 SERVING = [name for name in ServerSettings.model_fields if name != "poll"]
 
 
 def main():
-    """Runs the command line; wrong input ends in one line and exit code 1."""
+    """Runs the command line; input errors print one line and exit with 1."""
     start_logging()
     if None in (sys.stdin, sys.stdout):
         sys.exit("tfxformer: error: standard input or output is closed: use /dev/null")
-    sys.stdout.reconfigure(encoding="utf-8")  # whatever the terminal takes
+    sys.stdout.reconfigure(encoding="utf-8")  # on any terminal
     try:
         try:
             app()
@@ -65,7 +65,7 @@ def main():
         say(f"tfxformer: {end}")
         sys.exit(end.code)
     except (UserError, OSError) as error:
-        if isinstance(error, OSError):  # standard output's: do not try it again
+        if isinstance(error, OSError):  # standard output may have failed: stop using it
             sys.stdout = None
         say(f"tfxformer: error: {error}")
         sys.exit(1)
@@ -77,13 +77,13 @@ def _stop(*_):
 
 @app.command(rich_help_panel="Start")
 def quickstart(
-    out: Annotated[Path | None, Option(help="The folder to work in.")] = None,
-    seed: Annotated[int, Option(help="The seed of all random numbers.")] = 0,
+    out: Annotated[Path | None, Option(help="The folder for all output.")] = None,
+    seed: Annotated[int, Option(help="The random seed.")] = 0,
 ):
     """Train on a phrasebook, evaluate, export, translate.
 
-    What it reports is translated through the exported signature; no sentence of it, in
-    either language, was seen in training.
+    The reported translations come from the exported signature. No sentence in them, in
+    either language, was in the training data.
     """
     started = time.monotonic()
     out = out or Path(f"tfxformer-quickstart-{uuid.uuid4().hex[:8]}")
@@ -99,7 +99,7 @@ def quickstart(
     settings = {"data": {"sources": ["phrasebook"]}, "training": {"seed": seed}}
     run = train(load_config("tiny").updated(**settings), out / "run")
 
-    say("2. Exporting a SavedModel, and running it in a TensorFlow session")
+    say("2. Exporting a SavedModel and running it in a TensorFlow session")
     path, report = export(run.path, out / "export")
     say(report.describe().splitlines()[-1])
 
@@ -127,16 +127,15 @@ def train(
     preset: Annotated[str, Option(help=f"One of {', '.join(PRESETS)}.")] = "tutorial",
     config: Annotated[Path | None, Option(help="A YAML file of settings.")] = None,
     settings: Annotated[
-        list[str], Option("--set", help="A setting, over all others: model.dff=1024.")
+        list[str],
+        Option("--set", help="Override a setting: model.dff=1024. Repeatable."),
     ] = [],  # noqa: B006
     training: TrainingConfig = ...,
 ):
-    """Train a translator, or resume a run that was stopped.
+    """Train a translator, or resume a stopped run.
 
-    To resume, run the same command on the same folder again.
-
-    Exit codes: 0 done, 1 wrong input, 75 stopped by SIGTERM and 130 by Ctrl-C, both
-    with the state saved: run the same command again.
+    Exit codes: 0 when done, 1 for input errors, 75 after SIGTERM, 130 after Ctrl-C.
+    After 75 or 130 the state is saved: run the same command again to resume.
     """
     given = {"data": data, "training": training}
     given = {name: x.model_dump(exclude_unset=True) for name, x in given.items()}
@@ -149,7 +148,7 @@ def train(
     if begun is not None and not loaded.model.dropout_rate:
         hint = "to change it: --set model.dropout_rate=0.1"
         log.info("model.dropout_rate is 0, as in %s; %s", begun, hint)
-    signal.signal(signal.SIGTERM, _stop)  # until training has its own way
+    signal.signal(signal.SIGTERM, _stop)  # until training installs its own handler
     start_tensorflow()
     from tfxformer.training.trainer import train
 
@@ -166,7 +165,7 @@ def train(
 def evaluate(
     data: DataConfig,
     run: Model = None,
-    split: Annotated[str, Option(help="Or train, validation.")] = "test",
+    split: Annotated[str, Option(help="test, validation or train.")] = "test",
     checkpoint: Checkpoint = "best",
     lowercase: Annotated[bool, Option(help="Compare in lower case.")] = False,
     output: Annotated[Path | None, Option(help="A file for translations.")] = None,
@@ -174,11 +173,11 @@ def evaluate(
     xla: Xla = False,
     decoding: DecodingOptions = ...,
 ):
-    """Score translations of pairs: BLEU and chrF, by sacreBLEU."""
+    """Translate sentence pairs and score the results with BLEU and chrF."""
     if not data.sources:
-        raise UserError("name the pairs to translate, such as --data test.tsv")
+        raise UserError("give sentence pairs to evaluate, such as --data test.tsv")
     if decoding.n_best > 1:
-        raise UserError("--n-best: one translation is evaluated, the best")
+        raise UserError("--n-best: only the best translation is scored; leave it out")
     if output:
         check_output("--output", output, corpora.input_files(data.sources))
     options = data.model_dump(include={*PAIRS[1:]})
@@ -201,29 +200,29 @@ def evaluate(
 @with_settings("decoding", DecodingOptions)
 @with_settings("data", DataConfig, "encoding")
 def translate(
-    text: Annotated[list[str] | None, Argument(help="Texts; or --input.")] = None,
+    text: Annotated[list[str] | None, Argument(help="Texts to translate.")] = None,
     run: Model = None,
     input: Input = None,
     checkpoint: Checkpoint = "best",
     tokens_per_batch: TokensPerBatch = 2048,
-    scores: Annotated[bool, Option(help="Put a score and a tab before each.")] = False,
-    prefix: Annotated[str, Option(help="What each translation begins with.")] = "",
+    scores: Annotated[bool, Option(help="Print score, tab, translation.")] = False,
+    prefix: Annotated[str, Option(help="Begin each translation with this.")] = "",
     xla: Xla = False,
     data: DataConfig = ...,
     decoding: DecodingOptions = ...,
 ):
-    """Translate texts, line by line, in their order.
+    """Translate texts, or the lines of a file, in their order.
 
-    A text may hold many sentences: each is translated by itself. With --n-best, each
-    text is one sentence, and gives lines of its number, a score and a translation. With
-    --prefix, each text is one sentence.
+    A text may have several sentences, each translated on its own. With --n-best or
+    --prefix, each text is one sentence. --n-best prints lines with the text's number, a
+    score and a translation.
     """
     if text and input:
         raise UserError("give texts or --input, not both")
     if prefix and (decoding.n_best > 1 or scores or xla):
-        raise UserError("--prefix does not go with --n-best, --scores or --xla")
+        raise UserError("--prefix cannot go with --n-best, --scores or --xla")
     if decoding.n_best > 1 and scores:
-        raise UserError("--n-best gives scores already: leave out --scores")
+        raise UserError("--n-best already prints scores: leave out --scores")
     texts = [
         read_argument(one, f"text {number}", data.encoding)
         for number, one in enumerate(text or [], 1)
@@ -232,7 +231,7 @@ def translate(
     chunks = [texts] if texts else _chunks(input, data.encoding)
     translator = load_translator(run, checkpoint, _chosen(decoding), xla)
     for name in filter(os.path.isfile, text or []):
-        hint = f"to translate what is in that file: -i {shlex.quote(name)}"
+        hint = f"to translate the file: -i {shlex.quote(name)}"
         log.info("%r is translated as a text; %s", name, hint)
     first = 1
     for lines in chunks:
@@ -244,7 +243,7 @@ def translate(
             found = translator.complete(lines, [prefix] * len(lines))
         else:
             found, means = translator.translate(lines, tokens_per_batch, first=first)
-            if scores:  # tabs between a text's sentences give way to the score's
+            if scores:  # no other tab than the score's
                 pairs = zip(found, means, strict=True)
                 found = [f"{x:.4f}\t" + text.replace("\t", " ") for text, x in pairs]
         for line in found:
@@ -253,14 +252,14 @@ def translate(
 
 
 def _chunks(path, encoding):
-    """Lines in lists: one by one for a person who types, many at once otherwise."""
+    """Lists of lines: single lines from a terminal, many at once otherwise."""
     stream = open(path, "rb") if path else sys.stdin.buffer  # noqa: SIM115
     size = 1 if stream.isatty() else 1024
     return read_texts(stream, stream.name, encoding, size)
 
 
 def _chosen(decoding):
-    """None where nothing was given: an export then decodes as it was made to."""
+    """The given options, or None without any: an export then uses its own."""
     return decoding if decoding.model_fields_set else None
 
 
@@ -273,11 +272,11 @@ def score(
     tokens_per_batch: TokensPerBatch = 2048,
     data: DataConfig = ...,
 ):
-    """Score given translations: how likely the model finds them.
+    """Score given translations by the model's probability.
 
-    Each line is a source, a tab and a translation, and comes back with its score and a
-    tab before it. The score is the mean log-probability of the translation's tokens;
-    nan, with a warning, where a side is too long for the model.
+    Each input line is a source, a tab and a translation. Each output line has a score
+    and a tab before them. The score is the mean log-probability of the translation's
+    tokens, or nan, with a warning, if a side is too long for the model.
     """
     chunks = _chunks(input, data.encoding)
     translator = load_translator(run, checkpoint)
@@ -292,8 +291,8 @@ def score(
         if bad < len(lines):
             raise UserError(
                 f"{input or '<stdin>'}:{first + bad}: expected a source, a tab and a "
-                f"translation, found {lines[bad].count(chr(9))} tabs; mend the line, "
-                "or name its columns, such as --columns 2,1"
+                f"translation, found {lines[bad].count(chr(9))} tabs; fix the line, "
+                "or choose columns, such as --columns 2,1"
             )
         first += len(lines)
 
@@ -306,27 +305,27 @@ def bulk(
     ],
     out: Annotated[str, Option(help="The folder to write.")],
     beam_options: Annotated[
-        list[str] | None, Argument(help="Beam's, after --.")
+        list[str] | None, Argument(help="Options for Beam, after --.")
     ] = None,
     model: Annotated[str | None, Option(help="An exported model.")] = None,
     format: Annotated[
-        str | None, Option(help="text, csv, tsv, jsonl, parquet.")
+        str | None, Option(help="text, csv, tsv, jsonl or parquet.")
     ] = None,
-    column: Annotated[str, Option(help="The column or field of the texts.")] = "text",
-    id_column: Annotated[str | None, Option(help="The column of ids.")] = None,
-    runner: Annotated[str, Option(help="Where Apache Beam runs.")] = "DirectRunner",
+    column: Annotated[str, Option(help="The column or field with the texts.")] = "text",
+    id_column: Annotated[str | None, Option(help="The column with the ids.")] = None,
+    runner: Annotated[str, Option(help="The Beam runner.")] = "DirectRunner",
 ):
-    """Translate files of any number and size, on Apache Beam.
+    """Translate any number of files of any size with Apache Beam.
 
-    Formats and ids come from the files' names and lines, unless you name a format and a
-    column of ids. Writes OUT/translations-*, JSON lines (of Parquet, Parquet) with id,
-    source, translation and score in any order, and OUT/dead-letters-* with the records
-    that failed, their place and the reason. Paths may be of storage that Beam reaches,
-    such as gs://.
+    By default a file's extension determines its format, and its path and line numbers
+    are the ids. OUT/translations-* gets JSON lines (Parquet for Parquet) with id,
+    source, translation and score, in any order. OUT/dead-letters-* gets the records
+    that failed, with their place and the reason. Paths may be on any storage that Beam
+    supports, such as gs://.
     """
     need("beam", "apache_beam")
-    logging.root.setLevel(logging.ERROR)  # what Beam says while it is imported
-    logging.getLogger("apache_beam").setLevel(logging.CRITICAL)  # errors come as ours
+    logging.root.setLevel(logging.ERROR)  # hides Beam's messages on import
+    logging.getLogger("apache_beam").setLevel(logging.CRITICAL)  # `bulk` raises them
     from tfxformer.bulk import bulk
 
     options = {"model": model, "format": format, "column": column}
@@ -343,7 +342,7 @@ def bulk(
 def export(
     run: Annotated[Path, Option(help="A run folder.")],
     to: Annotated[Path, Option(help="The model repository.")] = Path("export"),
-    name: Annotated[str, Option(help="The model's name in it.")] = "pt_en",
+    name: Annotated[str, Option(help="The model's name.")] = "pt_en",
     checkpoint: Checkpoint = "best",
     format: Annotated[
         Literal["savedmodel", "ctranslate2"],
@@ -352,24 +351,24 @@ def export(
     xla: Xla = False,
     precision: Annotated[
         Literal["float32", "float16"],
-        Option(help="How weights are stored; float16 is half the size."),
+        Option(help="The format of stored weights; float16 halves their size."),
     ] = "float32",
     average: Annotated[
-        int | None, Option(min=1, help="Average so many of the newest checkpoints.")
+        int | None, Option(min=1, help="Average the N most recent checkpoints.")
     ] = None,
     decoding: DecodingOptions = ...,
 ):
-    """Export a run as the next version of a model, a SavedModel.
+    """Export a run as a SavedModel, the next version of a model.
 
-    How it decodes is chosen here and stays. With --xla, a server needs a flag. The last
-    line is the path it wrote.
+    The export keeps the decoding options given here. With --xla, a server needs a flag,
+    which the report names. The last line is the path of the new version.
     """
     if format == "ctranslate2":
         given = [option(name) for name in decoding.model_fields_set]
         given += ["--xla"] * xla + ["--precision"] * (precision != "float32")
         if given:
             raise UserError(
-                f"{', '.join(given)}: not with --format ctranslate2: CTranslate2 takes "
+                f"{', '.join(given)}: not for --format ctranslate2: give CTranslate2 "
                 "its options when it runs the model"
             )
         need("ctranslate2", "ctranslate2")
@@ -391,11 +390,11 @@ def serve(
     config: Annotated[Path | None, Option(help="A models.config instead.")] = None,
     settings: ServerSettings = ...,
 ):
-    """Serve models as TensorFlow Serving does: by REST and gRPC.
+    """Serve models with TensorFlow Serving's REST and gRPC APIs.
 
-    Each model in the repository, by default ./export or the package's own, is served in
-    its newest version, and new versions take over as they appear. SIGTERM and Ctrl-C
-    end it once the requests that have come are answered, with exit code 0 and 130.
+    Serves the newest version of each model in the repository (by default ./export, or
+    the package's own), and switches to new versions as they appear. SIGTERM and Ctrl-C
+    stop it after the pending requests, with exit codes 0 and 130.
     """
     need("serve", "starlette", "uvicorn", "grpc_health", "prometheus_client")
     from tfxformer.server.configs import find_models
@@ -405,7 +404,7 @@ def serve(
     if config is None and repository is None:
         here = any(Path("export").glob("*/*/saved_model.pb"))
         repository = Path("export") if here else shipped_model().parents[1]
-    # What is wrong shows before TensorFlow is imported.
+    # Raises errors before the slow import of TensorFlow.
     find_models(repository, config)
     log.info("serving %s (loading)", config or repository)
     start_tensorflow()
@@ -416,10 +415,10 @@ def serve(
 
 @app.command(rich_help_panel="Serve")
 def verify(
-    path: Annotated[Path, Argument(help="A SavedModel, or its folder of versions.")],
-    allow_xla: Annotated[bool, Option(help="Let signatures need XLA.")] = False,
+    path: Annotated[Path, Argument(help="A SavedModel, or a folder of versions.")],
+    allow_xla: Annotated[bool, Option(help="Allow signatures that need XLA.")] = False,
 ):
-    """Check that TensorFlow Serving will run a SavedModel, any one."""
+    """Check that TensorFlow Serving can run a SavedModel, from any program."""
     from tfxformer.exporting.verify import verify
 
     report = verify(path, allow_xla=allow_xla)
@@ -435,9 +434,9 @@ def demo(
     port: Annotated[int, Option(min=0, max=65535, help="0 for a free one.")] = 7860,
     checkpoint: Checkpoint = "best",
 ):
-    """Open a local page: translate, and see attention at work.
+    """Open a local web page to translate and to look at attention.
 
-    Prints the page's address. SIGTERM ends it with exit code 0, Ctrl-C with 130.
+    Prints the page's address. SIGTERM stops it with exit code 0, Ctrl-C with 130.
     """
     need("demo", "gradio", "matplotlib")
     start_tensorflow()

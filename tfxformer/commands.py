@@ -1,4 +1,4 @@
-"""What commands share: `-q`, the model that answers, options made from settings."""
+"""Shared parts of the commands: `-q`, `--run`, and options made from settings."""
 
 import functools
 import importlib.util
@@ -18,7 +18,7 @@ from tfxformer.console import start_logging, start_tensorflow
 from tfxformer.errors import INTERRUPTED, Stopped, UserError
 from tfxformer.repository import chosen_model
 
-Checkpoint = Annotated[str, Option(help="Weights of a run folder: best or last.")]
+Checkpoint = Annotated[str, Option(help="The weights of a run folder: best or last.")]
 Model = Annotated[
     Path | None,
     Option(
@@ -31,7 +31,7 @@ Model = Annotated[
 
 
 class _Group(typer.core.TyperGroup):
-    """Commands in groups, which take the program's `-q`, too, and end in one line."""
+    """Commands in groups that also take the program's `-q`, and end in one line."""
 
     def __init__(self, **attributes):
         super().__init__(**attributes)
@@ -48,7 +48,7 @@ class _Group(typer.core.TyperGroup):
             return super().invoke(ctx)
         except KeyboardInterrupt:
             raise Stopped("interrupted", INTERRUPTED) from None
-        except BrokenPipeError:  # the reader of our answer has seen enough
+        except BrokenPipeError:  # the reader has closed the pipe, as `head` does
             sys.stdout = None
             sys.exit(0)
 
@@ -60,7 +60,7 @@ class _Group(typer.core.TyperGroup):
 
 
 def _in_words(display_type, ctx):
-    """A type as the help calls it: <list[str]> is <texts>."""
+    """A type in the words of the help: <list[str]> is <texts>."""
     word = re.sub(r"list\[(\w+)\]", r"\1s", display_type(ctx).lower())
     return re.sub("int range|int|float", "number", word.replace("str", "text"))
 
@@ -77,7 +77,7 @@ def _version(value: bool):
 
 
 def commands(help):
-    """A Typer application: the commands of a program, or of a part of it."""
+    """A Typer application for a program or a group of its commands."""
     app = typer.Typer(
         help=help,
         cls=_Group,
@@ -89,26 +89,27 @@ def commands(help):
 
     quiet = Option("--quiet", "-q", callback=_quiet, expose_value=False)
     version = Option("--version", callback=_version, help="Print the version.")
-    quiet.help = "Warnings and errors only."
+    quiet.help = "Print only warnings and errors."
 
     @app.callback()
     def options(
         quiet: Annotated[bool, quiet] = False, version: Annotated[bool, version] = False
     ):
-        """What holds for every command."""
+        """Adds the options of the whole program."""
 
     return app
 
 
 def need(extra, *modules):
-    """Refuses to work without the modules that an extra installs."""
+    """Checks that the modules of an extra are installed."""
     for module in modules:
         if importlib.util.find_spec(module) is None:
-            raise UserError(f"{module} is missing: pip install 'tfxformer[{extra}]'")
+            hint = f"run: pip install 'tfxformer[{extra}]'"
+            raise UserError(f"{module} is missing; {hint}")
 
 
 def load_translator(model, checkpoint="best", *options):
-    """`Translator.load` of what the user named, or of the shipped model."""
+    """`Translator.load` for the given model, or for the shipped one."""
     model = chosen_model(model)
     start_tensorflow()
     from tfxformer.translator import Translator
@@ -118,7 +119,7 @@ def load_translator(model, checkpoint="best", *options):
 
 # --- Options made from settings ------------------------------------------------------
 
-# Those that are not called as their fields are.
+# Options with other names than their fields.
 _NAMES = {
     "sources": "--data",
     "init_from": "--from",
@@ -128,7 +129,7 @@ _NAMES = {
 
 
 def option(field):
-    """What the command line calls a field of settings.
+    """The command-line option of a field of settings.
 
     Example:
         >>> option("n_best"), option("beam_size")
@@ -138,16 +139,12 @@ def option(field):
 
 
 def with_settings(argument, kind, *fields):
-    """Gives a command options that are made from the fields of settings.
+    """A decorator that gives a command an option for each field of some settings.
 
     Args:
-        argument: the command's argument that takes the settings. The options come in
-            its place.
+        argument: the command's argument for the settings; the options replace it.
         kind: the class of the settings.
-        fields: which of its fields; all if none is named.
-
-    Returns:
-        A decorator of commands.
+        fields: the fields to use; by default all of them.
     """
     fields = fields or [*kind.model_fields]
 
@@ -170,14 +167,14 @@ def with_settings(argument, kind, *fields):
 
 
 def _parameter(kind, name):
-    """A field of settings as a parameter that Typer makes an option of."""
+    """A field of settings as a parameter, which Typer turns into an option."""
     annotation, field = get_type_hints(kind)[name], kind.model_fields[name]
     made = Option(option(name), help=field.description)
-    # The presets have their own steps.
+    # The default of "steps" depends on the preset.
     if field.default and field.default is not True and name != "steps":
         made.help += f"  [default: {field.default}]"
     if annotation == list[str]:
-        made.help += " Repeat it to name several."
+        made.help += " Repeatable."
     elif "list" in str(annotation):
         annotation, made.metavar = str, "N,N"
     annotation = Annotated[annotation | None, made]
@@ -186,7 +183,7 @@ def _parameter(kind, name):
 
 
 def _made(kind, given):
-    """Settings of what was given, refused as the command line spells them."""
+    """Settings from options; errors name the options, not the fields."""
     try:
         return kind(**given)
     except UserError as error:

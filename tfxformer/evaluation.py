@@ -1,4 +1,4 @@
-"""How good translations are: BLEU and chrF, through sacreBLEU."""
+"""Translation quality: BLEU and chrF, through sacreBLEU."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ class Evaluation:
     Attributes:
         bleu: BLEU (Papineni et al. 2002), 0 to 100.
         chrf: chrF2 (Popović 2015), 0 to 100.
-        bleu_signature: sacreBLEU's, which says how it was computed.
+        bleu_signature: sacreBLEU's description of the computation.
         chrf_signature: the same for chrF.
         translations: a list of strings, in order.
     """
@@ -24,7 +24,7 @@ class Evaluation:
     translations: list
 
     def describe(self):
-        """Two lines, a metric each."""
+        """Both metrics as text, one on each line."""
         return (
             f"BLEU {self.bleu:.2f}  ({self.bleu_signature})\n"
             f"chrF {self.chrf:.2f}  ({self.chrf_signature})"
@@ -36,14 +36,14 @@ def compare(translations, references, lowercase=False):
 
     Args:
         translations: strings.
-        references: as many strings.
+        references: strings, one for each translation.
         lowercase: compare in lower case (sacreBLEU's ``case:lc``).
 
     Returns:
         An `Evaluation`.
 
     Raises:
-        ValueError: when there are none, or not as many of one as of the other.
+        ValueError: there are none, or their numbers differ.
 
     Example:
         >>> round(compare(["The cat sat there."], ["The cat sat there."]).bleu)
@@ -64,18 +64,10 @@ def compare(translations, references, lowercase=False):
 
 
 def evaluate(translator, pairs, lowercase=False, tokens_per_batch=2048):
-    """Translates the sources of pairs and scores the result.
+    """Translates the sources of `Pair`s and scores the result: an `Evaluation`.
 
-    Each source is read as one sentence, as in training, unless it is too long.
-
-    Args:
-        translator: a `Translator`.
-        pairs: `Pair`s.
-        lowercase: compare in lower case.
-        tokens_per_batch: see `Translator.translate`.
-
-    Returns:
-        An `Evaluation`.
+    The `Translator` reads each source as one sentence, as in training, unless it is too
+    long. See `compare` and `Translator.translate` for the other arguments.
     """
     sources = [pair.source for pair in pairs]
     translations = translator(sources, tokens_per_batch, split_sentences=False)

@@ -1,4 +1,4 @@
-"""Model repositories, `name/version/`, as servers watch them, and their exports."""
+"""Model repositories, `name/version/`, and the exported models in them."""
 
 import itertools
 import json
@@ -11,25 +11,25 @@ from tfxformer.errors import UserError
 
 log = logging.getLogger("tfxformer")
 
-# The model that comes with the package, in its repository.
+# The name of the model that comes with the package.
 SHIPPED = "pt_en"
-# Beside each SavedModel: the model's limits and settings.
+# The files beside each SavedModel: the model's limits and settings,
 METADATA_FILE = Path("assets.extra", "tfxformer.json")
-# What TensorFlow Serving runs when it loads a version, before it sends traffic there.
+# the requests that TensorFlow Serving runs before a new version gets traffic,
 WARM_UP_FILE = Path("assets.extra", "tf_serving_warmup_requests")
-# Such requests with the answers of Python at export: `verify` asks for them again.
+# and requests with Python's answers at export, which `verify` repeats.
 EXAMPLES_FILE = Path("assets.extra", "examples.tfrecord")
 
 
 def shipped_model():
-    """The newest version of the model to use where none is named.
+    """The newest version of the default model.
 
     Returns:
         ``export/pt_en/VERSION`` in the working folder, or else in the installed
-        package or in the checkout that it is imported from.
+        package or its checkout.
 
     Raises:
-        UserError: where there is none.
+        UserError: there is none.
 
     Example:
         >>> shipped_model().parent.name
@@ -40,68 +40,60 @@ def shipped_model():
         version = newest_version(place / "export" / SHIPPED)
         if version is not None:
             return version
-    raise UserError(f"no model came with {package}: name one with --model")
+    raise UserError(f"no model found with {package}: give one with --model")
 
 
 def newest_version(folder):
-    """The newest version in a model's folder, a path; None where there is none."""
+    """The path of the newest version in a model's folder, or None."""
     found = Path(folder).glob("*/saved_model.pb")
     numbers = [int(x.parent.name) for x in found if x.parent.name.isdecimal()]
     return Path(folder) / str(max(numbers)) if numbers else None
 
 
 def find_model(path=None):
-    """Finds the model that a path names.
+    """Finds the run folder or the exported version that a path names.
 
-    Args:
-        path: a run folder, a version of an exported model, or the folder of its
-            versions, whose newest is taken; None for `shipped_model`.
-
-    Returns:
-        The path of a run folder or of a version.
-
-    Example:
-        >>> find_model("runs/mine").as_posix()
-        'runs/mine'
+    The path may be a run folder, a version of an exported model, or the folder of its
+    versions (the newest counts). None is the `shipped_model`.
     """
     return shipped_model() if path is None else newest_version(path) or Path(path)
 
 
 def chosen_model(path=None):
-    """`find_model` for a command: a line of the log names what it finds."""
+    """`find_model` for a command: logs the path that it finds."""
     path = find_model(path)
     log.info("model: %s (loading)", path)
     return path
 
 
 def find_saved_model(path=None):
-    """`find_model` where only a SavedModel will do; a `UserError` where none is."""
+    """`find_model` for a SavedModel; a `UserError` for anything else."""
     path = find_model(path)
     if (path / "saved_model.pb").is_file():
         return path
-    problem = "is no SavedModel's folder; a Keras model's export() writes one"
+    problem = "not a SavedModel; write one with a Keras model's export()"
     if not path.exists():
         problem = "there is no such folder"
     elif (path / "config.yaml").exists():
-        problem = f"is a run folder: tfxformer export --run {path}"
+        problem = f"is a run folder; export it: tfxformer export --run {path}"
     raise UserError(f"{path}: {problem}")
 
 
 def next_version(to, name, write):
-    """Writes the next version of a model, so that nobody sees half of it.
+    """Writes the next version of a model in one step.
 
-    ``write`` makes the folder that it is given, and fills it. If it raises, the
-    repository stays as it was. Returns ``to/name/version`` and what ``write`` returned.
+    ``write(path)`` creates and fills a folder. If it raises, the repository does not
+    change. Returns ``to/name/version`` and the result of ``write``.
     """
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name):
         raise UserError(
-            f"model name {name!r}: use letters, digits, '_', '-' and '.' only, since "
+            f"model name {name!r}: use only letters, digits, '_', '-' and '.', since "
             "it is a folder and a part of a server's addresses"
         )
     folder = Path(to) / name
     folder.mkdir(parents=True, exist_ok=True)
-    # Beside the versions, so that renaming is one step; a name that is no number is no
-    # version to a server.
+    # Beside the versions, so that a rename is enough. Servers ignore the name, which
+    # is not a number.
     with tempfile.TemporaryDirectory(
         prefix=".part-", dir=folder, ignore_cleanup_errors=True
     ) as scratch:
@@ -112,7 +104,7 @@ def next_version(to, name, write):
             try:
                 return Path(scratch, "1").rename(version), written
             except OSError:
-                if not version.exists():  # else another export took the number
+                if not version.exists():  # otherwise another export took the number
                     raise
 
 
@@ -124,17 +116,15 @@ def read_metadata(path):
         ``decoding``, and more.
 
     Raises:
-        UserError: when another program wrote the SavedModel, or the file is damaged.
+        UserError: another program wrote the SavedModel, or the file is damaged.
 
     Example:
-        >>> read_metadata("nowhere")
-        Traceback (most recent call last):
-        ...
-        tfxformer.errors.UserError: nowhere: a SavedModel, but none that tfxformer ...
+        >>> read_metadata(shipped_model())["max_length"]
+        128
     """
     file = Path(path, METADATA_FILE)
     if not file.exists():
-        raise UserError(f"{path}: a SavedModel, but none that tfxformer exported")
+        raise UserError(f"{path}: a SavedModel that tfxformer did not export")
     try:
         return json.loads(file.read_text("utf-8"))["model"]
     except (OSError, ValueError, LookupError) as error:
@@ -144,8 +134,8 @@ def read_metadata(path):
 def read_export(path):
     """The tokenizer and the Keras model of an exported SavedModel.
 
-    Nothing of its graph runs: the weights come from its variables, the architecture
-    from its metadata, and the vocabulary from the graph.
+    The graph does not run: the weights come from its variables, the architecture from
+    its metadata, and the vocabulary from the graph's definition.
 
     Args:
         path: the folder of one version of an exported model.
@@ -154,7 +144,7 @@ def read_export(path):
         A `Tokenizer`, and a built `Transformer` with float32 weights.
 
     Raises:
-        UserError: when the export is damaged, or another program's.
+        UserError: the export is damaged, or another program's.
 
     Example:
         >>> tokenizer, transformer = read_export(shipped_model())
@@ -174,14 +164,14 @@ def read_export(path):
         values = tf.train.load_checkpoint(str(Path(path, "variables", "variables")))
         for i, weight in enumerate(transformer.weights):
             value = values.get_tensor(f"weights/{i}/.ATTRIBUTES/VARIABLE_VALUE")
-            weight.assign(value.astype("float32"))  # refuses another shape
-    except Exception as error:  # TensorFlow and Keras raise many kinds
+            weight.assign(value.astype("float32"))  # raises for another shape
+    except Exception as error:  # TensorFlow and Keras raise many types
         raise _damaged(path, error) from None
     return tokenizer, transformer
 
 
 def _read_vocabulary(path):
-    """The SentencePiece model in an exported model's graph."""
+    """The SentencePiece model in the graph of an exported model."""
     from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
     content = Path(path, "saved_model.pb").read_bytes()
@@ -194,10 +184,10 @@ def _read_vocabulary(path):
 
 
 def write_records(file, name, records):
-    """Writes requests to a model, in the form of TensorFlow Serving's warm-up.
+    """Writes requests to a model, in the format of TensorFlow Serving's warm-up.
 
-    Each is a triple: a signature's name, its inputs and its outputs, arrays by name;
-    no outputs where the answer is not recorded.
+    Each is a triple: a signature's name, its inputs and its outputs as arrays by name.
+    Warm-up requests have no outputs.
     """
     import tensorflow as tf
     from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
@@ -217,9 +207,9 @@ def write_records(file, name, records):
 
 
 def read_records(file):
-    """What `write_records` wrote, a list of triples; empty where there is no file.
+    """Reads a file of `write_records`: a list of triples, empty without a file.
 
-    A warm-up of another program may hold requests of other kinds: they are left out.
+    Another program's warm-up may hold other kinds of requests: they are left out.
     """
     import tensorflow as tf
     from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
@@ -232,7 +222,7 @@ def read_records(file):
             sides = dict(log.request.inputs), dict(log.response.outputs)
             arrays = tf.nest.map_structure(tf.make_ndarray, sides)
             found.append((log.request.model_spec.signature_name, *arrays))
-    except Exception as error:  # TensorFlow and protobuf raise many kinds
+    except Exception as error:  # TensorFlow and protobuf raise many types
         raise _damaged(file, error) from None
     return [record for record in found if record[1]]
 

@@ -1,28 +1,29 @@
-"""Text to sentences, and sentences that are too long to parts that fit.
+"""Text to sentences, and long sentences to parts that fit the model.
 
-Made for Portuguese and English; other text may get fewer cuts. In doubt, two sentences
-stay together: a model reads them well, and half a sentence badly.
+The rules are for Portuguese and English; text in other languages may get fewer cuts. In
+doubt, two sentences stay together: the model translates them well, and half a sentence
+badly.
 """
 
 import re
 from itertools import pairwise
 
-# What ends a sentence. The wide ones need no white space after them.
+# The ends of sentences. The wide ones need no white space after them.
 _WIDE = "。！？｡"
 _STOPS = ".!?…‽؟۔।" + _WIDE
 _CLOSERS = "\"'”’»›)]}」』）】》"
 _OPENERS = "\"'`“‘„«‹([{¿¡*_—–-"
 _DASHES = "—–-"
-# What never begins a sentence.
+# Characters that never begin a sentence.
 _GOING_ON = _STOPS + _CLOSERS + ",;:%"
 
-# After these a name follows, or more of the same sentence.
+# Abbreviations before a name, or before more of the same sentence.
 _BEFORE_NAMES = re.compile(
     r"sra?s?|srta|dra?s?|profa?s?|eng|arq|ex[mc]?[oa]?|ilm[oa]|st[oa]?|gen|cel|sgt|maj|"
     r"alm|av|pe|fr|mrs?|ms|messrs|mt|rev|hon|gov|sen|rep|capt|lt|col|vs|cf|p\.ex|e\.g|i\.e",
     re.IGNORECASE,
 )
-# After these a number follows; before a word, they may end a sentence ("no.").
+# Abbreviations before a number; before a word, they may end a sentence ("no.").
 _BEFORE_NUMBERS = re.compile(
     r"n|nos?|nr|núm|pp?|pg|págs?|fls?|figs?|caps?|arts?|vols?|ed|séc|al|inc|tab|eq|sec|"
     r"ch|tel|ext|ca?|jan|fe[vb]|mar|a[bp]r|mai|ju[nl]|ago|aug|set|sept?|out|oct|nov|"
@@ -32,11 +33,11 @@ _BEFORE_NUMBERS = re.compile(
 _NUMBERING = re.compile(r"[(\[]?(?:\d+(?:\.\d+)*|[a-zA-Z]|[IVXLC]+)")
 _INITIALS = re.compile(r"(?:[^\W\d_]\.)*[^\W\d_]")
 
-# White space parts words; so does the end of a wide stop.
+# Words end at white space, or after a wide stop.
 _WORD = re.compile(rf"[^\s{_WIDE}]*[{_WIDE}]+[{re.escape(_CLOSERS)}]*|[^\s{_WIDE}]+")
 _OPENING = re.compile(rf"([\s{re.escape(_OPENERS)}]*)(\S?)")
 
-# Where to cut what is too long, the best first; each match begins where a part may.
+# Where to cut a long sentence, the best places first; a match begins at the cut.
 _CUTS = [
     re.compile(r"(?<=[;:—–…])\s|(?<=[；：])"),
     re.compile(r"(?<=,)\s|(?<=[，、])"),
@@ -52,18 +53,17 @@ _CUTS = [
 def split_sentences(text):
     r"""Cuts a text into sentences and the white space around them.
 
-    A line break always ends a sentence. A stop ends one where white space follows
-    and then what may begin another: a capital, a number, a script without case.
-    Before lower case only a stop that stands alone does, as in tokenised text, and "?"
-    and "!" in a line without capitals; elsewhere it is speech: "Vens?" disse ela.
+    A line break always ends a sentence. A stop ends one before white space and then a
+    capital, a number or a script without case. Before lower case, only a separate stop
+    (tokenised text) ends one, or "?" and "!" in a line without capitals; otherwise it
+    is speech: "Vens?" disse ela.
 
     Args:
         text: a string.
 
     Returns:
-        A list of strings: white space at even places, the first and the last among
-        them, and sentences at odd ones. White space may be empty, a sentence is
-        not; joined, they are the text.
+        A list of strings that joined are the text: white space, maybe empty, at even
+        places, first and last included; sentences at odd places.
 
     Example:
         >>> split_sentences("O Sr. Silva saiu. Porquê?\n\nNão sei…")
@@ -73,7 +73,7 @@ def split_sentences(text):
 
 
 def split_lines(text):
-    r"""Cuts a text at line breaks only; else like `split_sentences`.
+    r"""Cuts a text at line breaks only; otherwise as `split_sentences`.
 
     Example:
         >>> split_lines("Olá! Bom dia.\nAdeus.\n")
@@ -83,20 +83,20 @@ def split_lines(text):
 
 
 def split_to_fit(text, count, limit):
-    """Cuts a text that has too many tokens at the best places.
+    """Cuts a text with too many tokens at the best places.
 
-    It is halved until its parts fit: in its middle half, at the end of a sentence,
-    else at a semicolon, colon or dash, else a comma, else before a conjunction, else
-    at white space, and where there is none, between two characters.
+    The text is halved until its parts fit. Each cut is in the middle half: at the end
+    of a sentence, else at a semicolon, colon or dash, else at a comma, else before a
+    conjunction, else at white space, else between two characters.
 
     Args:
         text: a string without white space at its ends.
-        count: a function that counts the tokens of a string.
-        limit: the most tokens of a part; one character may have more.
+        count: a function that counts the tokens in a string.
+        limit: the most tokens in a part; a single character may have more.
 
     Returns:
-        A list of strings: parts at even places, the first and the last among them, and
-        the white space between them at odd ones; joined, they are the text.
+        A list of strings that joined are the text: parts at even places, first and last
+        included; the white space between them at odd places.
 
     Example:
         >>> split_to_fit("um dois, três quatro", count=len, limit=12)
@@ -121,13 +121,13 @@ def _pieces(text, starts):
 
 
 def _sentence_starts(line):
-    """Where the sentences of a line begin; the first at its beginning."""
+    """Where the sentences of a line start; the first at 0."""
     starts, fresh, quotes = [0], True, 0  # fresh: the sentence has no word yet
     stem = stop = closers = ""
     lower_cased = line == line.lower()
     for match in _WORD.finditer(line):
         word, begin = match.group(), match.start()
-        # A quote that stands alone closes where one is open.
+        # A separate quote closes if one is open.
         open_quote = quotes % 2 == 1
         quotes += word.count('"')
         if stop and not word.strip(_CLOSERS) and (open_quote or word.strip('"')):
@@ -151,7 +151,7 @@ def _sentence_starts(line):
 
 
 def _ends(stem, stop, closers, opening, first, lower_cased):
-    """Whether a sentence ends at a stop: "stem" "?!" ")" " — " "F", in this order."""
+    """Whether a stop ends a sentence: "stem" "?!" ")" " — " "F", in this order."""
     if not first or first in _GOING_ON:
         return False
     if stop == "." and stem and not closers:
@@ -172,7 +172,7 @@ def _ends(stem, stop, closers, opening, first, lower_cased):
 
 
 def _halve(text):
-    """The left half, the white space after it, the right half: none is lost."""
+    """The left half, the white space after it, and the right half."""
     middle = len(text) // 2
     begin, end = max(len(text) // 4, 1), len(text) - len(text) // 4
     places = [start for start in _sentence_starts(text) if begin <= start < end]

@@ -19,7 +19,7 @@ from tfxformer.training.run import Run
 
 log = logging.getLogger("tfxformer")
 
-# A sentence counts as this many tokens at least: short ones would be very many a batch.
+# A sentence counts as at least this many tokens, to limit short sentences in a batch.
 _LEAST_TOKENS = 16
 
 
@@ -29,12 +29,12 @@ class Translator:
     Args:
         tokenizer: a `Tokenizer`.
         transformer: the `Transformer` that was trained with it.
-        options: `DecodingOptions`; None decodes greedily.
-        xla: compile decoding with XLA: faster once it is compiled, which takes
-            seconds for each of a few shapes.
+        options: `DecodingOptions`; None is greedy.
+        xla: compile decoding with XLA. Compiling takes a few seconds for each of a few
+            shapes; decoding is faster afterwards.
 
     Raises:
-        UserError: when the tokenizer and the model do not belong together.
+        UserError: the tokenizer and the model have different vocabularies.
 
     Example:
         >>> from tfxformer import Tokenizer, Transformer
@@ -58,7 +58,7 @@ class Translator:
         if tokenizer.vocab_size != transformer.target_vocab_size:
             raise UserError(
                 f"the tokenizer has {tokenizer.vocab_size} tokens, the model "
-                f"{transformer.target_vocab_size}: they do not belong together"
+                f"{transformer.target_vocab_size}: use the model's own tokenizer"
             )
         if not transformer.built:
             transformer.build()
@@ -77,19 +77,19 @@ class Translator:
         """Opens a run folder or an exported model.
 
         Args:
-            path: a run folder; or an exported model: the folder of one version, or
-                that of all, whose newest is taken; None for the model that comes with
-                the package.
+            path: a run folder, one version of an exported model, or the folder of its
+                versions (the newest counts); None for the model that comes with the
+                package.
             checkpoint: "best" or "last", for a run folder.
-            options: `DecodingOptions`; None decodes as was chosen at the export, and
-                greedily from a run folder.
+            options: `DecodingOptions`; None uses the export's own, and greedy decoding
+                for a run folder.
             xla: compile decoding with XLA.
 
         Returns:
-            A `Translator`; from float16 weights, with the values that the export has.
+            A `Translator`; its weights have the values in the export, float16 included.
 
         Raises:
-            UserError: when nothing at the path translates.
+            UserError: there is no usable model at the path.
 
         Example:
             >>> Translator.load("nowhere")
@@ -102,8 +102,8 @@ class Translator:
             return cls(*Run.open(path).load(checkpoint), options, xla)
         if checkpoint != "best":
             raise UserError(
-                f"checkpoint {checkpoint!r}: {path} is an exported model and has one: "
-                "leave the checkpoint out, or give a run folder"
+                f"checkpoint {checkpoint!r}: {path} is an exported model, which has no "
+                "checkpoints: leave the checkpoint out, or give a run folder"
             )
         if options is None:
             chosen = read_metadata(path)["decoding"]["translate"]
@@ -137,26 +137,26 @@ class Translator:
     def translate(self, texts, tokens_per_batch=2048, split_sentences=True, first=1):
         """Translates texts of any length: a word, a sentence, a document.
 
-        The model reads sentences, those of like length together and each text once.
-        They come back in their places, with the white space between them as it was. A
-        sentence of more than ``max_length - 1`` tokens is cut at the best places
-        (`sentences.split_to_fit`), and its parts are translated.
+        Texts are split into sentences, and each distinct sentence is translated once,
+        in batches of similar lengths. Translations keep the white space between
+        sentences. A sentence of more than ``max_length - 1`` tokens is cut at the best
+        places (`sentences.split_to_fit`), and its parts are translated.
 
         Args:
-            texts: a list of strings; bytes are taken as UTF-8.
-            tokens_per_batch: the most source tokens, padding included, that are
-                translated at once; a sentence counts as 16 at least.
-            split_sentences: False reads each line that fits the model's limit as one
-                sentence, as the lines of a test set are.
+            texts: a list of strings; bytes are decoded as UTF-8.
+            tokens_per_batch: the most source tokens in a batch, including padding; a
+                sentence counts as at least 16.
+            split_sentences: False reads each line that fits into the model as one
+                sentence, as in a test set.
             first: the number of the first text in messages.
 
         Returns:
             The translations, a list of strings, and their scores, a float array
-            ``(texts,)``: the mean log-probability of a translation's tokens, over
-            all its sentences; 0 where there is nothing to translate.
+            ``(texts,)``: the mean log-probability of the tokens of all sentences; 0 for
+            an empty text.
 
         Raises:
-            TypeError: for anything but strings.
+            TypeError: a text is not a string.
         """
         split = sentences.split_sentences if split_sentences else sentences.split_lines
         documents = [
@@ -186,13 +186,13 @@ class Translator:
             first: the number of the first text in warnings.
 
         Returns:
-            For each text a list of pairs, a translation and its score: the mean
-            log-probability of its tokens, or with penalties GNMT's. The options'
-            ``n_best`` says how many, 4 by default; a search may find fewer.
+            For each text, a list of pairs: a translation and its score, the mean
+            log-probability of its tokens, or with penalties GNMT's. The list has the
+            options' ``n_best`` pairs, 4 by default, or fewer if the search finds fewer.
         """
         texts = _as_texts(texts, first)
         lengths = self._lengths(texts)
-        self._warn(lengths, first, "the rest is left out; give single sentences")
+        self._warn(lengths, first, "the rest is cut off; give single sentences")
         lists = [[] for _ in texts]
         for rows, answer in self._by_batches(
             "translate_nbest", tokens_per_batch, lengths, text=texts
@@ -202,27 +202,27 @@ class Translator:
                 lists[i] = [
                     (line.decode(), float(score))
                     for line, score in zip(lines, scores, strict=True)
-                    if score > NEVER / 2  # else the place is empty
+                    if score > NEVER / 2  # otherwise the place is empty
                 ]
         return lists
 
     def score(self, texts, translations, tokens_per_batch=2048, first=1):
-        """How likely the model finds translations that are given.
+        """Scores given translations by the model's probability.
 
         Args:
             texts: a list of strings, each read as one sentence.
-            translations: as many strings, of the same places.
+            translations: a list of strings, one for each text.
             tokens_per_batch: see `translate`.
             first: the number of the first text in warnings.
 
         Returns:
             A float array ``(texts,)``: the mean log-probability of a translation's
-            tokens, the end token among them. NaN, with a warning, where the text or
-            its translation has more than ``max_length - 1`` tokens: the score of
-            what fits would mislead.
+            tokens, including the end token. NaN, with a warning, if the text or its
+            translation has more than ``max_length - 1`` tokens: a score of the part
+            that fits would mislead.
 
         Raises:
-            ValueError: when there are not as many translations as texts.
+            ValueError: the numbers of translations and texts differ.
         """
         texts = _as_texts(texts, first)
         translations = _as_texts(translations, first, "translation")
@@ -243,17 +243,17 @@ class Translator:
         return scores
 
     def complete(self, texts, prefixes):
-        """Translations that begin with given words.
+        """Completes translations that begin with given words.
 
         Args:
             texts: a list of strings, each read as one sentence.
-            prefixes: as many strings, with which the translations begin; "" is none.
+            prefixes: a list of strings, the beginning of each translation or "".
 
         Returns:
             A list of strings.
 
         Raises:
-            ValueError: when there are not as many prefixes as texts.
+            ValueError: the numbers of prefixes and texts differ.
         """
         texts, prefixes = _as_texts(texts), _as_texts(prefixes, name="prefix")
         if len(texts) != len(prefixes):
@@ -264,15 +264,16 @@ class Translator:
         return [text.decode() for text in found["translation"].numpy()]
 
     def stream(self, text):
-        """Translates while you watch: yields what there is after each token.
+        """Translates a text and yields the translation so far after each token.
 
-        Hypotheses of a beam overtake one another, so a beam's options decode greedily.
+        Options with a beam decode greedily here, since hypotheses in a beam overtake
+        one another.
 
         Args:
-            text: a string of any length; bytes are taken as UTF-8.
+            text: a string of any length; bytes are decoded as UTF-8.
 
         Yields:
-            The translation so far, a string, after each token; and at last the whole.
+            The translation so far, a string, after each token; at the end, all of it.
         """
         options = self.options.updated(n_best=1)
         if options.beam_size > 1:
@@ -286,32 +287,32 @@ class Translator:
                 piece = ""
                 for ids in decode_steps(self.transformer, source, options):
                     piece = self.tokenizer.detokenize(ids[:, 0])[0].numpy().decode()
-                    # A character of several tokens is not seen before it is whole.
+                    # Hide a character of several tokens until it is complete.
                     yield done + piece.rstrip("\ufffd")
             done += piece
         yield done
 
     def parts(self, text):
-        """What the model reads of a text, one at a time, and what is between.
+        """Splits a text into the parts that the model translates.
 
         Args:
-            text: a string; bytes are taken as UTF-8.
+            text: a string; bytes are decoded as UTF-8.
 
         Returns:
-            A list of strings: white space at even places, the first and the last among
-            them, and at odd ones sentences, or parts of those that are too long.
+            A list of strings: white space at even places, first and last included; at
+            odd places sentences, or parts of sentences that are too long.
         """
         (text,) = _as_texts([text])
         return self._fit(sentences.split_sentences(text))
 
     def explain(self, text):
-        """A sentence's translation and what each of its tokens attended to.
+        """Translates one sentence and shows what each token attended to.
 
         Args:
             text: a string, read as one sentence.
 
         Returns:
-            An `Explanation`, with the very weights that wrote the translation.
+            An `Explanation` with the attention weights of this translation.
         """
         answer = self.answers("attention", {"text": _as_texts([text])})
         source, target = (
@@ -325,11 +326,11 @@ class Translator:
         return self._lengths([text])[0]
 
     def _lengths(self, texts):
-        """How many tokens each text has, without start and end: an int array."""
+        """The number of tokens in each text, without start and end: an int array."""
         return np.array([*map(len, self.tokenizer.encode(texts))], int)
 
     def _fit(self, pieces, number=1):
-        """Cuts the sentences of a text that the model cannot read at once."""
+        """Cuts the sentences that are too long for the model."""
         limit, fitting = self.max_length - 1, pieces[:1]
         for sentence, space in zip(pieces[1::2], pieces[2::2], strict=True):
             parts = sentences.split_to_fit(sentence, self._length, limit)
@@ -337,12 +338,12 @@ class Translator:
                 long = f"a sentence of more than {limit} tokens"
                 log.info("text %d: %s becomes %d parts", number, long, len(parts[::2]))
             fitting += [*parts, space]
-        # Where nothing parts two sentences, as in Chinese, a space parts translations.
+        # Sentences without white space between them, as in Chinese, get a space.
         fitting[2:-1:2] = [space or " " for space in fitting[2:-1:2]]
         return fitting
 
     def _warn(self, lengths, first, so, which=""):
-        """Warns of texts that the model cannot read at once."""
+        """Warns about texts that are too long for the model."""
         most = self.max_length - 1
         for i in np.flatnonzero(lengths > most):
             what = f"has {lengths[i]} tokens, the model reads {most}"
@@ -350,17 +351,17 @@ class Translator:
 
     def _mean_score(self, answers):
         """The mean score over the tokens of several translations."""
-        answers = [(line, score) for line, score in answers if score]  # 0: of nothing
+        answers = [(line, score) for line, score in answers if score]  # 0: empty text
         if len(answers) < 2:
             return sum(score for _, score in answers)
         lines, scores = zip(*answers, strict=True)
         return np.average(scores, weights=self._lengths(lines) + 1)  # with the end
 
     def _by_batches(self, signature, limit, lengths, **inputs):
-        """Runs a signature on rows of like length, the short ones first.
+        """Runs a signature on batches of rows of similar lengths, short ones first.
 
-        Yields the row numbers of each batch and its answers. The longest row, its end
-        token included, times the rows of a batch stays in the limit.
+        Yields the row numbers of each batch and its answers. The number of rows times
+        the longest row, including its end token, is within the limit.
         """
         batches = [[]]
         for row in np.argsort(lengths, kind="stable"):
@@ -378,10 +379,10 @@ class Explanation:
     """A translation and its cross-attention.
 
     Attributes:
-        source_tokens: the source's tokens, the end token included.
-        target_tokens: the translation's tokens, the end token included if written.
-        attention: float32 ``(layers, heads, target, source)``; each row sums to 1:
-            what the decoder attended to when it wrote that token.
+        source_tokens: the source's tokens, including the end token.
+        target_tokens: the translation's tokens, including the end token if written.
+        attention: float32 ``(layers, heads, target, source)``; each row sums to 1: the
+            attention of the decoder when it wrote that token.
 
     Example:
         >>> weights = np.array([[[[0.9, 0.05, 0.05], [0.3, 0.6, 0.1]]]])
@@ -395,15 +396,16 @@ class Explanation:
     attention: np.ndarray
 
     def alignment(self):
-        """Which source word each word of the translation comes from.
+        """Aligns each word of the translation with a source word.
 
-        The weights are averaged over layers and heads and summed over the tokens of a
-        word; a word comes from the one that it attended to most. The end token is no
-        word. With attention this is a good guess, not a proof (Jain and Wallace 2019).
+        A word is aligned with the source word that it attended to most. The weights are
+        averaged over layers and heads and summed over the tokens of a word; the end
+        token does not count. Attention is a good guess, not a proof (Jain and Wallace
+        2019).
 
         Returns:
-            A list of triples: a word of the translation, the source's word, and the
-            share of attention that it had; empty where either side has no word.
+            A list of triples: a word of the translation, its source word, and the share
+            of attention on it. It is empty if either side has no word.
         """
         source, target = _words(self.source_tokens), _words(self.target_tokens)
         mean = self.attention.mean(axis=(0, 1))  # (target, source)
@@ -416,12 +418,12 @@ class Explanation:
 
 
 def _words(tokens):
-    """The words that tokens make, each with the places of its tokens."""
+    """The words of some tokens, each with the places of its tokens."""
     words = []
     for place, token in enumerate(tokens):
         if token == "</s>":
             continue
-        if token.startswith("\u2581") or not words:  # the beginning of a word
+        if token.startswith("\u2581") or not words:  # a word begins
             words.append(("", []))
         text, places = words[-1]
         words[-1] = (text + token.replace("\u2581", ""), [*places, place])
@@ -429,7 +431,7 @@ def _words(tokens):
 
 
 def _as_texts(texts, first=1, name="text"):
-    """A list of strings of valid Unicode: a space replaces what is no character."""
+    """A list of strings of valid Unicode, with spaces for invalid characters."""
     if isinstance(texts, (str, bytes)):
         given = f"{type(texts).__name__}: {reprlib.repr(texts)}"
         raise TypeError(f"give a list of strings, not {given}")
@@ -439,6 +441,6 @@ def _as_texts(texts, first=1, name="text"):
             text = text.decode("utf-8", errors="surrogateescape")
         if not isinstance(text, str):
             given = f"{type(text).__name__}: {reprlib.repr(text)}"
-            raise TypeError(f"{name} {number}: a text must be a string, not {given}")
+            raise TypeError(f"{name} {number}: must be a string, not {given}")
         found.append(re.sub("[\ud800-\udfff]", " ", text))
     return found

@@ -46,7 +46,7 @@ def pair(request, tmp_path_factory):
     specification(tokenizer, transformer).save(str(folder))
     engine = ctranslate2.Translator(str(folder), intra_threads=1)
     translator = Translator(tokenizer, transformer)
-    assert "7 translations as the run does" in prove(folder, translator, PROBES)
+    assert "7 translations like the run" in prove(folder, translator, PROBES)
     return translator, engine
 
 
@@ -113,7 +113,7 @@ def test_the_command_prints_the_next_version(command, folder, run_folder):
     args = ["--run", run_folder, "--to", folder.parents[1], "--name", "toy"]
     out, err, code = command("export", *args, "--format", "ctranslate2")
     assert (out, code) == (f"{folder.parent / '2'}\n", 0), err
-    assert "7 translations as the run does" in err
+    assert "7 translations like the run" in err
 
 
 def test_an_export_that_scores_otherwise_is_not_published(
@@ -145,8 +145,8 @@ def test_what_cannot_be_is_refused(run_folder, exported, translator):
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["--beam", "4"], "--beam: not with --format ctranslate2"),
-        (["--precision", "float16"], "--precision: not with --format ctranslate2"),
+        (["--beam", "4"], "--beam: not for --format ctranslate2"),
+        (["--precision", "float16"], "--precision: not for --format ctranslate2"),
     ],
 )
 def test_the_command_refuses_in_one_line(command, tmp_path, args, said):

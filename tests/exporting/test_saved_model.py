@@ -50,7 +50,7 @@ def test_a_session_runs_the_contract_and_answers_as_python_does(exported):
     report = exported.parents[2].joinpath("report.txt").read_text("utf-8").splitlines()
     lines = CONTRACT.splitlines()
     assert [line for line in report if line.startswith("  ")] == lines
-    ran = [line for line in report if "recorded examples answered alike" in line]
+    ran = [line for line in report if "recorded examples gave the same" in line]
     assert len(ran) == len(lines) and report[-1].startswith("SERVES")
 
 

@@ -164,7 +164,7 @@ def test_python_functions_and_crashes(tmp_path):
     assert "It calls Python" in failed["run b"]
     assert "it crashed (SIGABRT)" in failed["process"]
     assert "ok    run a" in report.describe()  # what was found before stays
-    assert not report.ok and report.lines[-1].startswith("NOT PROVEN TO SERVE: 2 of")
+    assert not report.ok and report.lines[-1].startswith("NOT PROVEN TO SERVE: 2 ch")
 
 
 @pytest.mark.slow
@@ -236,10 +236,10 @@ def test_what_differs(expected, got):
 @pytest.mark.parametrize(
     ("path", "message"),
     [
-        (".", "a Keras model's export() writes one"),
+        (".", "write one with a Keras model's export()"),
         ("nowhere", "there is no such folder"),
-        ("run", "is a run folder: tfxformer export --run"),
-        ("model.keras", "is no SavedModel's folder"),
+        ("run", "is a run folder; export it: tfxformer export --run"),
+        ("model.keras", "not a SavedModel; write one"),
     ],
 )
 def test_paths_without_a_saved_model(tmp_path, path, message):

@@ -154,7 +154,7 @@ def test_the_models_of_a_repository(tmp_path):
     for path in ("b/1", "a/3", ".hidden/1", "no_version/x", "notes"):
         (tmp_path / path).mkdir(parents=True)
     assert [config.name for config in find_models(tmp_path)] == ["a", "b"]
-    with pytest.raises(UserError, match="a: no model in NAME/VERSION; write one"):
+    with pytest.raises(UserError, match="a: no model in NAME/VERSION; export one"):
         find_models(tmp_path / "a")
 
 
@@ -168,7 +168,7 @@ GOOD = 'config { name: "a" base_path: "a" model_platform: "tensorflow" }'
         ("model_config_list {\n config {\n name: 5\n", ":3: .*Expected string"),
         ("model_config_list {\n\n  konfig {}\n}", ':3: Message type .* "konfig"'),
         ('model_config_list { config { name: "a" } }', ": model 'a' needs a name, a "),
-        (f"model_config_list {{ {GOOD} {GOOD} }}", ": model 'a' is there twice"),
+        (f"model_config_list {{ {GOOD} {GOOD} }}", ": model 'a' is listed twice"),
     ],
 )
 def test_a_wrong_config_is_refused_with_its_line(tmp_path, text, message):

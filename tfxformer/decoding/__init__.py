@@ -1,4 +1,4 @@
-"""From source ids to target ids: greedy, beam search and sampling, one token a step."""
+"""Decoding, source ids to target ids: greedy, beam search and sampling."""
 
 from tfxformer.decoding.options import DecodingOptions
 
@@ -6,7 +6,7 @@ __all__ = ["Decoded", "DecodingOptions", "decode", "decode_steps", "length_limit
 
 
 def __getattr__(name):
-    # The searches load Keras. Options are checked before that is needed.
+    # The searches import Keras; options can be checked without it.
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from tfxformer.decoding import search

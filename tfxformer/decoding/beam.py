@@ -1,4 +1,4 @@
-"""Beam search: the likeliest translations found by keeping several side by side."""
+"""Beam search: keeps several hypotheses of each sentence at every step."""
 
 from typing import NamedTuple
 
@@ -11,17 +11,17 @@ from tfxformer.tokenizer import END_ID, START_ID
 
 
 class BeamState(NamedTuple):
-    """What the loop carries; each field leads with the sentences.
+    """The state of the loop; the first axis of each field is the sentences.
 
-    The next step continues ``beam_size`` hypotheses. As many that have ended are
-    kept as ``found``, best first. `NEVER` marks an empty place.
+    The next step continues ``beam_size`` hypotheses. As many finished ones are kept as
+    ``found``, best first. `NEVER` marks an empty place.
     """
 
-    greedy: object  # boolean (sentences,), whether hypothesis 0 is still greedy's
+    greedy: object  # boolean (sentences,), whether hypothesis 0 is greedy search's
     token: object  # int32 (sentences, beams), the newest token of each hypothesis
     ids: object  # int32 (sentences, beams, positions), all its tokens
     total: object  # float32 (sentences, beams), the sum of their log-probabilities
-    # float32 (sentences, beams, source), the attention that each token had; or ()
+    # float32 (sentences, beams, source), attention to each source token so far; or ()
     coverage: object
     cache: object  # the KV cache
     found_ids: object  # int32 (sentences, beams, positions), padded
@@ -31,14 +31,14 @@ class BeamState(NamedTuple):
 
 
 def beam_search(sources, step, options):
-    """A `Search` like greedy's that keeps ``beam_size`` hypotheses of each sentence.
+    """A `Search` that keeps ``beam_size`` hypotheses of each sentence.
 
-    Each step continues every hypothesis by every token. Of the ``beam_size``
-    likeliest continuations, those that end are found; the likeliest that do not end
-    stay in the beam. The hypothesis of greedy search always keeps a place, so the
-    best translation never ranks below greedy's. A sentence's search ends when no
-    unfinished hypothesis can still rank among the ``n_best`` (the bound of
-    Tensor2Tensor), or at the sentence's limit, where unfinished ones count as found.
+    Each step continues every hypothesis by every token. Among the ``beam_size``
+    likeliest continuations, those with the end token are found; the likeliest without
+    it stay in the beam. The greedy hypothesis always keeps a place, so the best
+    translation never ranks below greedy's. The search of a sentence ends when no
+    unfinished hypothesis can rank among the ``n_best`` any more (Tensor2Tensor's
+    bound), or at the sentence's limit, where unfinished hypotheses count as found.
     """
     beams = options.beam_size
     sentences = ops.shape(sources.limit)[0]
@@ -50,7 +50,7 @@ def beam_search(sources, step, options):
             position, sources, state.token, state.ids, state.cache
         )
         # The likeliest continuations of each hypothesis, then of each sentence. Twice
-        # the beam's width, since each hypothesis can end in one way only.
+        # the beam's width is enough, since a hypothesis can end in one way only.
         each = min(2 * beams, logits.shape[-1])
         values, tokens = ops.top_k(logits, each)  # (rows, each)
         gain = ops.reshape(values - log_total[:, None], (-1, beams, each))
@@ -66,10 +66,10 @@ def beam_search(sources, step, options):
         greedy = ops.logical_and(state.greedy, ops.logical_not(ends[:, 0]))
 
         coverage = state.coverage
-        if covers:  # the mean of layers and heads
+        if covers:  # the mean over layers and heads
             coverage = coverage + ops.mean(weights, axis=2)
 
-        # What ends here joins what has been found.
+        # Hypotheses that end here join the found ones.
         last = position + 1 >= sources.limit[:, None]  # (sentences, 1)
         length = ops.cast(position + 1, "float32")
         new = parent[:, :beams]
@@ -95,7 +95,7 @@ def beam_search(sources, step, options):
 
         found_ids = step.append_ids(state.found_ids, ops.zeros_like(new), position)
 
-        # The likeliest that do not end go on.
+        # The likeliest unfinished hypotheses stay in the beam.
         total = ops.where(ends, NEVER, total)
         stays = _likeliest(total, greedy, beams)
         total, parent, token = (
@@ -117,8 +117,8 @@ def beam_search(sources, step, options):
         return state._replace(going=goes_on(state, sources, last[:, 0]))
 
     def goes_on(state, sources, last):
-        # Log-probabilities only fall: at best all to come are 0, and the length is
-        # the one that counts most in its favour, the longest.
+        # A bound on the final rank: log-probabilities only fall, so later tokens add
+        # at most 0, and the longest length ranks highest.
         longest = ops.cast(sources.limit, "float32")
         best = ranking(ops.max(state.total, axis=1), longest, options)
         hopeless = best <= state.found_rank[:, options.n_best - 1]
@@ -129,7 +129,7 @@ def beam_search(sources, step, options):
         found = state.found_ids, state.found_score, state.found_rank
         return tuple(x[:, : options.n_best] for x in found)
 
-    # At first the hypotheses are one: only one of them may go on.
+    # All hypotheses are equal at first: only one of them may continue.
     first = ops.cast(ops.arange(beams) > 0, "float32")[None] * NEVER
     start = BeamState(
         greedy=sources.limit > 0,
@@ -139,7 +139,7 @@ def beam_search(sources, step, options):
         coverage=ops.zeros((*pair, ops.shape(sources.ids)[1])) if covers else (),
         cache=step.empty_cache(sentences),
         found_ids=step.no_ids(sentences),
-        # The translation of nothing is nothing, and that is found already.
+        # An empty source has one translation, the empty one, found already.
         found_rank=ops.broadcast_to(
             ops.where(sources.limit[:, None] > 0, NEVER, 0.0), pair
         ),
@@ -150,7 +150,7 @@ def beam_search(sources, step, options):
 
 
 def _reorder(cache, parent):
-    """The KV cache of hypotheses that continue others, ``(sentences, beams)``."""
+    """The KV cache reordered by each hypothesis's parent, ``(sentences, beams)``."""
 
     def take(x):
         _, width, length, key_dim = ops.shape(x)  # the width is beams * heads
@@ -162,7 +162,7 @@ def _reorder(cache, parent):
 
 
 def _likeliest(total, keep_first, count):
-    """The places of the likeliest, ``(sentences, count)``; maybe place 0 first."""
+    """The places of the highest totals, ``(sentences, count)``; place 0 may be kept."""
     first = ops.arange(total.shape[1]) == 0
     kept = ops.logical_and(first[None], keep_first[:, None])
     # Sums of log-probabilities are below 0.
@@ -170,10 +170,10 @@ def _likeliest(total, keep_first, count):
 
 
 def ranking(total, length, options):
-    """What hypotheses are ordered by (GNMT, Wu et al. 2016, equation 14).
+    """The rank of hypotheses (GNMT, Wu et al. 2016, equation 14).
 
-    That is the mean log-probability of ``length`` tokens, the end token included, or
-    with ``length_penalty`` alpha their sum divided by ``((5 + length) / 6) ** alpha``.
+    It is the mean log-probability of ``length`` tokens, including the end token. With
+    ``length_penalty`` alpha it is their sum divided by ``((5 + length) / 6) ** alpha``.
     """
     if options.length_penalty is None:
         return total / ops.maximum(length, 1.0)

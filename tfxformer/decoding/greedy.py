@@ -1,4 +1,4 @@
-"""One token after the other: the likeliest (greedy), or a drawn one (sampling)."""
+"""Decoding one token after the other: the likeliest (greedy) or a sampled one."""
 
 import math
 from typing import NamedTuple
@@ -13,21 +13,26 @@ from tfxformer.tokenizer import END_ID, PAD_ID, START_ID
 
 
 class GreedyState(NamedTuple):
-    """What the loop carries; each field leads with the sentences."""
+    """The state of the loop; the first axis of each field is the sentences."""
 
     token: object  # int32 (sentences, samples), the newest token
-    ids: object  # int32 (sentences, samples, positions), what has been written
-    total: object  # float32 (sentences, samples), the sum of its log-probabilities
-    written: object  # int32 (sentences, samples), how many tokens that is
-    going: object  # boolean (sentences, samples), False once one has ended
+    ids: object  # int32 (sentences, samples, positions), all tokens
+    total: object  # float32 (sentences, samples), the sum of their log-probabilities
+    written: object  # int32 (sentences, samples), the number of tokens
+    going: object  # boolean (sentences, samples), False once a translation has ended
     cache: object  # the KV cache
 
 
 def greedy_search(sources, step, options):
-    """A `Search` of `Sources` by a `DecoderStep`, one token after the other.
+    """A `Search` that writes one hypothesis a sentence, or ``n_best`` samples.
 
-    It writes one hypothesis a sentence, or draws ``n_best`` samples. Its results are
-    ids, score and rank.
+    Args:
+        sources: `Sources`.
+        step: a `DecoderStep`.
+        options: `DecodingOptions`.
+
+    Returns:
+        A `Search` with results ids, score and rank.
     """
     samples = options.n_best
     pair = (ops.shape(sources.limit)[0], samples)
@@ -43,7 +48,7 @@ def greedy_search(sources, step, options):
             token = sample_token(logits, number, options)[:, None]
             logit = ops.take_along_axis(logits, token, axis=1)
         else:
-            # Its token and its logit at once, and fewer ops than argmax.
+            # The token and its logit at once, with fewer ops than argmax.
             logit, token = ops.top_k(logits, 1)  # (rows, 1)
         gain = ops.reshape(logit[:, 0] - log_total, (-1, samples))
         token = ops.reshape(ops.cast(token, "int32"), (-1, samples))
@@ -79,19 +84,13 @@ def greedy_search(sources, step, options):
     return Search(write, lambda state: ops.any(state.going, axis=1), results, start)
 
 
-# Draws depend on the sentence, never on its neighbours in the batch.
+# Samples depend on the sentence, never on its neighbours in the batch.
 
 
 def sample_token(logits, uniform, options):
-    """Draws a token for each row.
+    """Samples a token, int32, for each row of float32 logits ``(rows, vocab)``.
 
-    Args:
-        logits: float32 ``(rows, vocab)``.
-        uniform: float32 ``(rows,)``, numbers from 0 to 1, one for each draw.
-        options: `DecodingOptions`.
-
-    Returns:
-        int32 ``(rows,)``.
+    ``uniform`` ``(rows,)`` has a random number from 0 to 1 for each row.
     """
     vocab = logits.shape[-1]
     logits = ops.cast(logits, "float32")
@@ -99,7 +98,7 @@ def sample_token(logits, uniform, options):
     if options.top_k or options.top_p < 1:
         count = min(options.top_k or vocab, vocab)
         logits, order = ops.top_k(logits, count)  # (rows, count), likeliest first
-    # What is not allowed stays out of reach however high the temperature.
+    # Forbidden tokens keep probability 0 at any temperature.
     lag = logits - ops.max(logits, axis=-1, keepdims=True)
     warm = lag / max(options.temperature, 1e-30)
     probability = few_rows_softmax(ops.where(logits > NEVER / 2, warm, -math.inf))
@@ -107,7 +106,7 @@ def sample_token(logits, uniform, options):
     if options.top_p < 1:
         kept = ops.cast(below - probability < options.top_p, "float32")
         below = ops.cumsum(probability * kept, axis=-1)
-    # The first token at which the sum passes the number drawn.
+    # The first token at which the cumulative sum passes the random number.
     mark = ops.cast(uniform, "float32")[:, None] * below[:, -1:]
     index = ops.sum(ops.cast(below <= mark, "int32"), axis=-1)
     index = ops.minimum(index, logits.shape[-1] - 1)
@@ -117,24 +116,24 @@ def sample_token(logits, uniform, options):
 
 
 def fingerprint(source):
-    """A number for each sentence ``(sentences, source)`` that its ids alone decide."""
+    """A number for each row of ids ``(sentences, source)``: a hash of its ids."""
     source = ops.cast(source, "uint32")
     place = ops.cast(ops.arange(ops.shape(source)[1]), "uint32")
     mixed = mix(source * np.uint32(0x9E3779B1) + mix(place + 1)[None])
     mixed = ops.where(ops.equal(source, 0), ops.zeros_like(mixed), mixed)
-    # Signed sums wrap round on every backend; TensorFlow has no unsigned ones.
+    # Signed sums wrap around on every backend; TensorFlow has no unsigned sums.
     return ops.cast(ops.sum(ops.cast(mixed, "int32"), axis=1), "uint32")
 
 
 def uniform(sentence, seed, position):
-    """A number from 0 to 1 for each ``sentence``, uint32 ``(rows,)``."""
+    """A random number from 0 to 1 for each ``sentence``, uint32 ``(rows,)``."""
     position = ops.cast(position, "uint32")
     bits = mix(mix(sentence + mix(position + 1)) + seed)
     return ops.cast(ops.right_shift(bits, 8), "float32") * 2.0**-24
 
 
 def mix(bits):
-    """Spreads every bit of uint32 numbers over all the others."""
+    """A hash of uint32 numbers: every bit affects all others."""
     # "lowbias32", found by Chris Wellons's search for integer hashes.
     bits = ops.cast(bits, "uint32")
     for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B)):

@@ -1,8 +1,8 @@
-"""How the KV cache takes one more position a step, and how the steps are repeated.
+"""The buffers of the KV cache, which take one more position a step, and the loop.
 
-TensorFlow's graphs do best with tensors that grow, and with sentences that leave the
-batch once they have ended. XLA and JAX compile for shapes that never change: each
-tensor has places for all positions from the beginning. Only these two classes differ.
+TensorFlow's graphs are fastest with tensors that grow, and when finished sentences
+leave the batch. XLA and JAX compile for fixed shapes, so each tensor has a place for
+every position from the start. The two classes below hold all of this difference.
 """
 
 from typing import NamedTuple
@@ -15,16 +15,16 @@ from tfxformer.layers.masking import mask_bias
 
 
 class Search(NamedTuple):
-    """A search as its loop sees it; all its tensors lead with the sentences."""
+    """A search loop's functions; the first axis of all tensors is the sentences."""
 
     step: object  # (position, sources, state) to the next state
-    going: object  # state to a boolean (sentences,), False once one has ended
+    going: object  # state to a boolean (sentences,), False once a sentence has ended
     # State to a tuple of tensors; the last axis is the positions, or of a fixed size.
     results: object
     start: object  # the first state, a structure of tensors
 
     def left(self, state):
-        """How many sentences go on."""
+        """The number of unfinished sentences."""
         return ops.sum(ops.cast(self.going(state), "int32"))
 
     def steps_of(self, sources):
@@ -33,37 +33,37 @@ class Search(NamedTuple):
 
 
 class GrowingBuffers:
-    """Tensors as long as what has been written, for TensorFlow's own graphs.
+    """Tensors that grow with the positions written, for TensorFlow's own graphs.
 
     Args:
-        most: the most positions to be written, an int32 scalar computed from data,
-            so that TensorFlow takes no shape for known.
+        most: the most positions, an int32 scalar computed from data, so that
+            TensorFlow does not treat any shape as fixed.
     """
 
     def __init__(self, most):
         self.none = unseen(ops.minimum(most, 0))
 
     def empty(self, shape, dtype):
-        """A tensor without positions yet; None in the shape is their axis."""
+        """A tensor without positions yet; None in the shape marks their axis."""
         return ops.zeros([self.none if n is None else n for n in shape], dtype)
 
     def append(self, written, new, position, axis):
-        """What has been written, with one more position."""
+        """The written positions and one more."""
         return ops.concatenate([written, new], axis=axis)
 
     def unwritten_bias(self, position, dtype):
-        """Hides positions that are not written yet: here, none."""
+        """The bias that hides unwritten positions: None, since there are none."""
         return None
 
     def repeat(self, search, sources):
         """Repeats a search's step until every sentence has ended.
 
-        When a quarter of the sentences have ended they leave the batch, so that no
-        step works for them.
+        When a quarter of the sentences have ended, they leave the batch, so that later
+        steps cost nothing for them.
 
         Args:
             search: a `Search`.
-            sources: a structure of tensors that lead with the sentences and stay.
+            sources: a structure of tensors that stay the same in all steps.
 
         Returns:
             The results of all the sentences.
@@ -77,7 +77,7 @@ class GrowingBuffers:
         def some_leave(began, rows, sources, state, collected):
             def enough_go_on(position, state):
                 enough = 4 * search.left(state) > 3 * ops.shape(rows)[0]
-                # One step at least, also where many are empty from the beginning.
+                # At least one step, even if many sentences are empty.
                 return ops.logical_or(ops.equal(position, began), enough)
 
             position, state = shrinking_while_loop(
@@ -99,32 +99,30 @@ class FixedBuffers:
     """Tensors with a place for every position, for XLA and JAX.
 
     Args:
-        most: the most positions to be written, an int or a scalar that XLA knows
-            when it compiles.
+        most: the most positions, an int or a scalar that XLA knows at compile time.
     """
 
     def __init__(self, most):
         self.most = most
 
     def empty(self, shape, dtype):
-        """A tensor without positions yet; None in the shape is their axis."""
+        """As in `GrowingBuffers`."""
         return ops.zeros([self.most if n is None else n for n in shape], dtype)
 
     def append(self, written, new, position, axis):
-        """What has been written, with one more position."""
+        """As in `GrowingBuffers`."""
         start = [0] * len(written.shape)
         start[axis] = position
         return ops.slice_update(written, start, new)
 
     def unwritten_bias(self, position, dtype):
-        """Hides positions that are not written yet, ``(most,)``."""
+        """The bias ``(most,)`` that hides unwritten positions."""
         return mask_bias(ops.arange(self.most) <= position, dtype)
 
     def repeat(self, search, sources):
-        """Repeats a step until every sentence has ended; see `GrowingBuffers.repeat`.
+        """As in `GrowingBuffers`, but the batch shrinks once, to a fixed size.
 
-        The batch may only shrink to a size that is known beforehand: once no more
-        than a quarter of the sentences go on, the others leave.
+        When at most a quarter of the sentences are unfinished, the others leave.
         """
 
         def until(few, position, sources, state):
@@ -158,7 +156,7 @@ def take_hypotheses(x, order):
 
 
 def _count(sources):
-    """How many sentences there are."""
+    """The number of sentences."""
     return ops.shape(keras.tree.flatten(sources)[0])[0]
 
 
@@ -168,7 +166,7 @@ def _take(structure, rows):
 
 
 def _write_rows(old, rows, new):
-    """Puts new rows, which may have more positions, where the old ones are."""
+    """Replaces rows by new ones, which may have more positions."""
     more = ops.shape(new)[-1] - ops.shape(old)[-1]
     old = ops.concatenate([old, ops.zeros((*ops.shape(old)[:-1], more), old.dtype)], -1)
     return ops.scatter_update(old, rows[:, None], new)

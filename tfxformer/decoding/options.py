@@ -1,4 +1,4 @@
-"""How to decode: what a user can choose, checked before work starts."""
+"""The options of decoding, checked before work starts."""
 
 from typing import Annotated
 
@@ -7,18 +7,18 @@ from pydantic import Field, model_validator
 from tfxformer.config import Count, Settings
 from tfxformer.errors import UserError
 
-# The logit of a token that may not be written, and the score of an empty place in an
-# n-best list: finite, so that sums and differences are.
+# The logit of a forbidden token, and the score of an empty place in an n-best list. It
+# is finite, so that sums and differences are, too.
 NEVER = -1e9
 
 
 class DecodingOptions(Settings):
-    """How to search for a translation.
+    """The options of decoding.
 
-    With ``beam_size`` 1 the search is greedy; with ``sampling`` it draws each token.
+    With ``beam_size`` 1, decoding is greedy; with ``sampling``, it samples each token.
 
     Raises:
-        UserError: when an option is out of range, or two contradict each other.
+        UserError: an option is out of range, or two options contradict each other.
 
     Example:
         >>> DecodingOptions(beam_size=4, length_penalty=0.6).n_best
@@ -26,54 +26,54 @@ class DecodingOptions(Settings):
         >>> DecodingOptions(n_best=8, beam_size=4)
         Traceback (most recent call last):
         ...
-        tfxformer.errors.UserError: n_best 8 is wider than beam_size 4
+        tfxformer.errors.UserError: n_best 8 is larger than beam_size 4
     """
 
     beam_size: Count = 1
     """Beam search with this many hypotheses for each sentence; 1 is greedy."""
     n_best: Count = 1
-    """How many translations an n-best list has, best first; or how many samples."""
+    """The number of translations in an n-best list, best first, or of samples."""
     length_penalty: Annotated[float, Field(ge=0)] | None = None
-    """Beam: alpha of GNMT (Wu et al. 2016, section 7), by which hypotheses rank as
+    """Beam: GNMT's alpha (Wu et al. 2016, section 7): rank hypotheses by
     log P / ((5 + length) / 6)^alpha; by default by their mean log-probability."""
     coverage_penalty: Annotated[float, Field(ge=0)] = 0.0
-    """Beam: beta of GNMT, the loss for source tokens that were not attended to."""
+    """Beam: GNMT's beta: lower the rank for source tokens without attention."""
     sampling: bool = False
-    """Draw each token from the model's distribution."""
+    """Sample each token from the model's distribution."""
     temperature: Annotated[float, Field(gt=0)] = 1.0
     """Sampling: below 1 sharpens the distribution, above 1 flattens it."""
     top_k: Annotated[int, Field(ge=0)] = 0
-    """Sampling: draw from the k likeliest tokens; 0 draws from all."""
+    """Sampling: sample from the k likeliest tokens; 0 samples from all."""
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """Sampling: draw from the fewest tokens of this probability together (Holtzman et
+    """Sampling: sample from the fewest tokens with this total probability (Holtzman et
     al. 2020)."""
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
     """Sampling: the same seed and sentence give the same samples in any batch."""
     no_repeat_ngram: Annotated[int, Field(ge=0)] = 0
     """Write no sequence of this many tokens twice; 0 allows it."""
     max_length: Count | None = None
-    """The most tokens of a translation, the end token counted; by default twice the
-    source's, and ten more."""
+    """The most tokens in a translation, including the end token; by default twice the
+    source's tokens plus ten."""
 
     @model_validator(mode="after")
     def _agree(self):
         if self.sampling and self.beam_size > 1:
-            raise UserError(f"sampling does not go with beam_size {self.beam_size}")
+            raise UserError(f"sampling does not work with beam_size {self.beam_size}")
         if not self.sampling:
             if self.n_best > self.beam_size:
                 raise UserError(
-                    f"n_best {self.n_best} is wider than beam_size {self.beam_size}"
+                    f"n_best {self.n_best} is larger than beam_size {self.beam_size}"
                 )
             self._only_with("sampling", "temperature", "top_k", "top_p", "seed")
         if self.beam_size == 1:
-            self._only_with("a beam", "length_penalty", "coverage_penalty")
+            self._only_with("beam_size above 1", "length_penalty", "coverage_penalty")
         return self
 
     def _only_with(self, what, *names):
         for name in names:
             value = getattr(self, name)
             if value not in (type(self).model_fields[name].default, 0):
-                raise UserError(f"{name} {value}: only goes with {what}")
+                raise UserError(f"{name} {value}: needs {what}")
 
     def describe(self):
         """The method and the options that differ from the defaults, as a dictionary."""
@@ -87,7 +87,7 @@ class DecodingOptions(Settings):
 
     @classmethod
     def described(cls, description):
-        """The options that `describe` gave as a dictionary, also one that was JSON.
+        """The options of a dictionary from `describe`, which may have been JSON.
 
         Example:
             >>> options = DecodingOptions(beam_size=4)

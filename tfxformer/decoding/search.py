@@ -18,13 +18,13 @@ class Decoded(NamedTuple):
     """Translations as ids, best first.
 
     Attributes:
-        ids: int32 ``(batch, n_best, target)``: the tokens without start, with the
-            end token where one was written, then padding.
-        score: float32 ``(batch, n_best)``: the mean log-probability of those tokens,
-            the end token included; 0 where there is none.
-        rank: float32 ``(batch, n_best)``: what the translations are ordered by: the
-            score, or with a length or coverage penalty log-probability and penalties.
-        attention: cross-attention's weights when each token was written,
+        ids: int32 ``(batch, n_best, target)``: the tokens without the start token, with
+            the end token if it was written, then padding.
+        score: float32 ``(batch, n_best)``: the mean log-probability of these tokens,
+            including the end token; 0 without tokens.
+        rank: float32 ``(batch, n_best)``: the order of the translations: the score, or
+            the log-probability with length and coverage penalties.
+        attention: the cross-attention weights when each token was written,
             ``(batch, n_best, layers, heads, target, source)``; or None.
     """
 
@@ -40,11 +40,11 @@ def decode(model, source, options=None, prefix=None, attention=False, xla=False)
     Args:
         model: a `Transformer`.
         source: int32 token ids ``(batch, source)``, each with its end token, padded;
-            at least one column, also where the batch is empty.
-        options: `DecodingOptions`; None searches greedily.
+            at least one column, even if the batch is empty.
+        options: `DecodingOptions`; None is greedy.
         prefix: int32 ``(batch, prefix)``, padded: the first tokens of translations.
-        attention: return cross-attention's weights as well.
-        xla: for XLA: every shape follows from the source's, as it always does on JAX.
+        attention: also return the cross-attention weights.
+        xla: derive every shape from the source's, for XLA. On JAX this is always so.
 
     Returns:
         `Decoded`.
@@ -65,32 +65,32 @@ def decode(model, source, options=None, prefix=None, attention=False, xla=False)
 
 
 def _attention(model, source, ids):
-    """Cross-attention's weights, by one pass over what has been written."""
+    """The cross-attention weights, from one pass over the finished translations."""
     batch, n, length = ops.shape(ids)
     start = ops.full((batch * n, 1), START_ID, "int32")
     target = ops.concatenate([start, ops.reshape(ids, (batch * n, length))], axis=1)
-    target = target[:, : ops.maximum(length, 1)]  # layers need one position at least
+    target = target[:, : ops.maximum(length, 1)]  # layers need at least one position
     weights = model.attention((ops.repeat(source, n, axis=0), target))
     weights = ops.cast(weights[..., :length, :], "float32")
     weights = ops.reshape(weights, (batch, n, *ops.shape(weights)[1:]))
-    # Where nothing is written, nothing is looked at.
+    # Padding has no attention.
     written = ops.cast(padding_mask(ids), "float32")[:, :, None, None, :, None]
     return weights * written
 
 
 def decode_steps(model, source, options=None):
-    """Translates as `decode` does, one token after the other, to be watched.
+    """Translates as `decode` does, and yields the result after each token.
 
     Each step takes longer than in a graph; the tokens are the same.
 
     Args:
         model: a `Transformer`.
         source: int32 token ids ``(batch, source)``, each with its end token, padded.
-        options: `DecodingOptions` without a beam; None searches greedily.
+        options: `DecodingOptions` without a beam; None is greedy.
 
     Yields:
-        int32 ``(batch, n_best, positions)`` after each token: what has been written so
-        far, then padding.
+        int32 ``(batch, n_best, positions)`` after each token: the tokens so far, then
+        padding.
 
     Example:
         >>> import numpy as np
@@ -123,14 +123,14 @@ def _prepare(model, source, options, prefix=None, xla=False):
         limit = ops.where(limit > 0, ops.maximum(limit, begun + 1), 0)
         limit = ops.minimum(limit, model.max_length)
     if xla or not ON_TENSORFLOW:
-        # The most positions that any source of this shape may need.
+        # The most positions for any source of this shape.
         most = options.max_length or 2 * ops.shape(source)[1] + 10
         if prefix is not None:
             most = ops.maximum(most, ops.shape(prefix)[1] + 1)
         known = isinstance(most, int)
         buffers = FixedBuffers((min if known else ops.minimum)(most, model.max_length))
     else:
-        # Never below 0, also where the batch is empty.
+        # 0 for an empty batch.
         buffers = GrowingBuffers(ops.max(limit, initial=0))
     prefix = () if prefix is None else prefix
     sources = Sources(source, limit, prefix, model.encode(source))

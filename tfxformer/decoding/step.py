@@ -1,4 +1,4 @@
-"""One step of a search: from the newest token to what may come next."""
+"""One step of a search: from the newest token to the logits of the next."""
 
 from typing import NamedTuple
 
@@ -11,10 +11,10 @@ from tfxformer.tokenizer import END_ID, PAD_ID
 
 
 class Sources(NamedTuple):
-    """What a search knows of its sentences; each field leads with them."""
+    """The sentences of a search; they are the first axis of each field."""
 
     ids: object  # int32 (sentences, source), padded
-    limit: object  # int32 (sentences,), the most tokens that may be written
+    limit: object  # int32 (sentences,), the most tokens in the translation
     prefix: object  # int32 (sentences, prefix), padded, the first tokens; or ()
     encoded: object  # an EncodedSource
 
@@ -27,8 +27,8 @@ class DecoderStep:
         self.beams = beams
         self.buffers = buffers
         self.options = options
-        # A loop would read each variable, and cast it, in every step. Within this
-        # scope the layers find tensors in their place.
+        # A loop would read and cast each variable in every step. In this scope the
+        # layers find tensors instead.
         self.weights = keras.StatelessScope()
         for weight in model.weights:
             value = ops.cast(ops.convert_to_tensor(weight), model.compute_dtype)
@@ -52,15 +52,15 @@ class DecoderStep:
         return self.buffers.empty((sentences, self.beams, None), "int32")
 
     def append_ids(self, ids, tokens, position):
-        """The ids with those of one more position, ``(sentences, beams)``."""
+        """The ids and the tokens ``(sentences, beams)`` of one more position."""
         return self.buffers.append(ids, tokens[..., None], position, axis=-1)
 
     def __call__(self, position, sources, token, ids, cache):
-        """Takes the newest token ``(sentences, beams)`` and all ids before the next.
+        """Runs one step on the newest token ``(sentences, beams)``.
 
         Returns:
-            What `next_token` gives, for ``sentences * beams`` rows; the cache with
-            this position; and cross-attention's weights, float32
+            The two results of `next_token` for ``sentences * beams`` rows, the cache
+            with this position, and the cross-attention weights, float32
             ``(sentences, beams, layers * heads, source)``.
         """
         token = ops.reshape(token, (-1,))  # (sentences * beams,)
@@ -75,7 +75,7 @@ class DecoderStep:
         return logits, log_total, cache, ops.cast(attention, "float32")
 
     def _forced(self, position, prefix):
-        """The token that must come next, ``(rows,)``, 0 for any; None if all are."""
+        """The token that must come next, ``(rows,)``, 0 for any; None if unforced."""
         if isinstance(prefix, tuple):
             return None
         padded = ops.pad(prefix, [[0, 0], [0, 1]])
@@ -85,17 +85,16 @@ class DecoderStep:
 
 
 def length_limit(source, options, max_length):
-    """How many tokens a translation may have, by its sentence alone.
+    """The most tokens in each translation, which depends on its sentence alone.
 
     Args:
         source: token ids ``(batch, source)``.
         options: `DecodingOptions`.
-        max_length: the most positions that the model knows.
+        max_length: the most positions of the model.
 
     Returns:
-        int32 ``(batch,)``: ``options.max_length``, or twice the source's tokens and
-        ten more. A source without a token but the end has limit 0: the translation
-        of nothing is nothing.
+        int32 ``(batch,)``: ``options.max_length``, or twice the source's tokens plus
+        ten; 0 for a source with only the end token.
 
     Example:
         >>> import numpy as np
@@ -112,20 +111,20 @@ def length_limit(source, options, max_length):
 
 
 def next_token(logits, position, ids, prefix, options):
-    """Puts what may not be written next out of reach.
+    """Masks the logits of tokens that must not come next.
 
-    Probabilities still count it: a score is the model's, whatever the search allowed.
+    Scores are still the model's probabilities: the sum includes masked tokens.
 
     Args:
         logits: ``(rows, vocab)``.
         position: position of the token before, a scalar.
-        ids: what has been written, ``(rows, positions)``; zeros where nothing has.
+        ids: the tokens so far, ``(rows, positions)``, padded with zeros.
         prefix: the token that must come next, ``(rows,)``, 0 for any; or None.
         options: `DecodingOptions`.
 
     Returns:
-        Float32 logits, `NEVER` or less where a token is not allowed, and the
-        logarithm of the sum of all tokens' exponentials, ``(rows,)``.
+        Float32 logits, `NEVER` or less for forbidden tokens, and the log-sum-exp of
+        all tokens' logits, ``(rows,)``.
     """
     logits = ops.cast(logits, "float32")
     log_total = ops.logsumexp(logits, axis=-1)  # (rows,)
@@ -135,7 +134,7 @@ def next_token(logits, position, ids, prefix, options):
     if options.no_repeat_ngram:
         repeated = _repeated(ids, position, options.no_repeat_ngram, logits.shape[-1])
         allowed = allowed + repeated * NEVER
-        # Where nothing may be written, the translation ends after all.
+        # If every token is forbidden, the translation ends.
         stuck = ops.max(allowed, axis=-1, keepdims=True) <= NEVER / 2
         ends = ops.logical_and(stuck, ops.equal(vocab, END_ID)[None])
         allowed = ops.where(ends, logits, allowed)
@@ -147,11 +146,11 @@ def next_token(logits, position, ids, prefix, options):
 
 
 def _repeated(ids, position, n, vocab):
-    """How often each token would complete an n-gram again, ``(rows, vocab)``."""
+    """How often each token would repeat an n-gram, ``(rows, vocab)``."""
     rows, room = ops.shape(ids)
     context = n - 1
     padded = ops.pad(ids, [[0, 0], [context, context]])
-    # An n-gram starts at each of these places; all its tokens have been written.
+    # An n-gram starts at each of these places, with all its tokens written.
     start = ops.arange(room)
     same = ops.broadcast_to(start + context < position, (rows, room))
     for k in range(context):

@@ -1,1 +1,1 @@
-"""The exported model: a SavedModel that takes strings and gives strings."""
+"""Export: a SavedModel that takes strings and returns strings."""

@@ -1,4 +1,4 @@
-"""Export for CTranslate2: the same weights and tokens, for its engine in C++."""
+"""Export for CTranslate2, an inference engine in C++."""
 
 import ctranslate2
 import keras
@@ -8,18 +8,19 @@ from tfxformer.errors import UserError
 from tfxformer.layers import positional_encoding
 from tfxformer.tokenizer import END_ID, START_ID, UNK_ID, encode_source, encode_target
 
-# By default CTranslate2 reads 1,024 tokens and writes 256, and stops
-# with an error where it has no encoding for a position.
+# CTranslate2 reads up to 1,024 tokens and writes up to 256 by default, and fails at a
+# position without an encoding.
 POSITIONS = 1025
-# Both add log-probabilities up in single precision, in another order.
+# Both sum log-probabilities in single precision, in different orders.
 TOLERANCE = 1e-3
 
 
 def specification(tokenizer, transformer):
-    """The model as CTranslate2 describes one: a ``TransformerSpec``, checked."""
+    """The model as CTranslate2's ``TransformerSpec``, validated."""
     config = transformer.config
     if not config["use_positions"]:
-        raise UserError("use_positions=False: CTranslate2 always adds positions")
+        problem = "CTranslate2 always adds positions"
+        raise UserError(f"use_positions=False: {problem}; export a SavedModel instead")
     encoder, decoder = transformer.encoder, transformer.decoder
     spec = ctranslate2.specs.TransformerSpec.from_config(
         (len(encoder.enc_layers), len(decoder.dec_layers)),
@@ -41,8 +42,8 @@ def specification(tokenizer, transformer):
     else:
         projection.weight = _array(decoder.pos_embedding.embedding.embeddings)
         projection.bias = np.zeros(transformer.target_vocab_size, "float32")
-    # Padding, unknown and start are never written (see `decode`). With this bias they
-    # are not, whatever options CTranslate2 is called with; half precision can hold it.
+    # As `decode`, never write padding, unknown and start tokens. This bias prevents it
+    # with any options of CTranslate2, and fits into half precision.
     projection.bias[:END_ID] = -3e4
 
     tokens = tokenizer.tokens(range(tokenizer.vocab_size))
@@ -54,7 +55,7 @@ def specification(tokenizer, transformer):
     spec.config.add_source_eos = True
     norm = encoder.enc_layers[0].ffn.add_and_norm.layernorm
     spec.config.layer_norm_epsilon = norm.epsilon  # all norms have the same
-    # Not CTranslate2's: callers cut longer texts to it.
+    # For callers, to cut longer texts; CTranslate2 ignores it.
     spec.config.add_attribute("max_length", transformer.max_length)
     spec.validate()
     spec.optimize()
@@ -64,11 +65,11 @@ def specification(tokenizer, transformer):
 def _set_stack(spec, embeddings, stack):
     """Embeddings, positions and the last norm: an `Encoder`'s or a `Decoder`'s."""
     embedding = stack.pos_embedding
-    # CTranslate2 scales them by the root of d_model by itself.
+    # CTranslate2 scales them by the square root of d_model itself.
     embeddings.weight = _array(embedding.embedding.embeddings)
     positions = embedding.positions
     if not embedding.learned_positions:
-        # Its own sines and cosines are not interleaved, and begin with position 1.
+        # CTranslate2's own are not interleaved, and start at position 1.
         length = max(embedding.max_length, POSITIONS)
         positions = positional_encoding(length, embedding.d_model)
     spec.position_encodings.encodings = _array(positions)
@@ -77,7 +78,7 @@ def _set_stack(spec, embeddings, stack):
 
 
 def _set_attention(spec, attention):
-    """Self-attention has query, key and value in one matrix, cross-attention two."""
+    """Self-attention has one matrix for query, key and value, cross-attention two."""
     mha = attention.mha
     query, rest = [mha.query_dense], [mha.key_dense, mha.value_dense]
     inputs = [query + rest] if len(spec.linear) == 2 else [query, rest]
@@ -107,10 +108,10 @@ def _array(weight):
 
 
 def prove(path, translator, texts):
-    """Loads an export with CTranslate2 and compares it with what was exported.
+    """Loads an export with CTranslate2 and compares it with its `Translator`.
 
-    Both score what the `Translator` writes for some texts: the log-probability of
-    each token, and so each weight, must be alike. Returns a line that says so.
+    Both score the translator's translations of some texts. The log-probability of each
+    token must agree. Returns a line with the result.
     """
     engine = ctranslate2.Translator(str(path), compute_type="float32")
     tokenizer, longest = translator.tokenizer, translator.max_length - 1
@@ -133,10 +134,10 @@ def prove(path, translator, texts):
     )
     if not difference <= TOLERANCE:
         raise UserError(
-            "the export would not translate as the run does: log-probabilities of the "
+            "the export would not translate like the run: log-probabilities of the "
             f"same tokens differ by {difference:.2g}"
         )
     return (
-        f"CTranslate2 {ctranslate2.__version__} scores {len(texts)} translations as "
-        f"the run does; log-probabilities differ by {difference:.1g} at most"
+        f"CTranslate2 {ctranslate2.__version__} scores {len(texts)} translations like "
+        f"the run; log-probabilities differ by at most {difference:.1g}"
     )

@@ -1,4 +1,4 @@
-"""Export: one SavedModel, strings in and strings out, for TensorFlow Serving."""
+"""Export to a SavedModel, strings in and strings out, for TensorFlow Serving."""
 
 import functools
 import hashlib
@@ -25,8 +25,8 @@ from tfxformer.signatures import XLA_COLUMNS, XLA_ROWS, n_best_options
 from tfxformer.training.run import Run, load_weights
 from tfxformer.translator import Translator
 
-# The examples: sentences, and inputs that break lesser models. Any language will do,
-# since `verify` compares the answers and does not judge them.
+# The examples: sentences and difficult inputs. Their language does not matter: `verify`
+# only compares the answers.
 PROBES = ["Bom dia!", "O gato preto bebeu o leite.", "", " \t\n", "😀 مرحبا 你好"]
 PROBES += [b"bytes \xff\xfe that are not UTF-8", "NUL \0 inside"]
 
@@ -42,44 +42,45 @@ def export(
     average=None,
     format="savedmodel",
 ):
-    """Writes the next version of a model into a model repository, and proves it.
+    """Writes the next version of a model to a model repository, and tests it.
 
-    A version is renamed into place once `verify` has seen it run, or CTranslate2 scores
-    translations as the run does: a server that watches the repository never sees half
-    a version, nor one that cannot be served.
+    The version is renamed into place after `verify` has run it, or CTranslate2 has
+    scored translations like the run. So a server that watches the repository never sees
+    an incomplete version, or one that it cannot serve.
 
     Args:
         run: the path of a run folder, or of an export to write again.
         to: the model repository.
-        name: the model's name in it.
+        name: the model's name in the repository.
         checkpoint: "best" or "last".
-        options: `DecodingOptions`, recorded in the export; None decodes greedily, or
-            as the export does that is written again.
-        xla: compile what translates with XLA. A server must be told to allow it:
-            the report names the flag.
-        precision: how matrices are stored, "float32" or "float16" (half the size).
-        average: export the mean of the weights of this many newest checkpoints.
+        options: `DecodingOptions`, recorded in the export; None is greedy, or the
+            options of the export to write again.
+        xla: compile decoding with XLA. A server needs a flag, which the report names.
+        precision: the format of stored matrices: "float32", or "float16" (half the
+            size).
+        average: export the mean weights of the given number of newest checkpoints.
         format: "savedmodel", or "ctranslate2": CTranslate2's own files, and
-            ``tokenizer.model`` for SentencePiece. It takes its options when it runs.
+            ``tokenizer.model`` for SentencePiece. CTranslate2 takes decoding options at
+            run time.
 
     Returns:
-        The new folder, ``to/name/version``, and its `Report`; None for CTranslate2.
+        The new folder, ``to/name/version``, and its `Report`, or None for CTranslate2.
 
     Raises:
-        UserError: when the run cannot be read, or the export would not serve.
+        UserError: the run cannot be read, or the export would not serve.
 
     Example:
         >>> export("nowhere", precision="float8")
         Traceback (most recent call last):
         ...
-        tfxformer.errors.UserError: precision 'float8': there are float32 and float16
+        tfxformer.errors.UserError: precision 'float8': choose float32 or float16
     """
     if precision not in ("float32", "float16"):
-        raise UserError(f"precision {precision!r}: there are float32 and float16")
+        raise UserError(f"precision {precision!r}: choose float32 or float16")
     if format == "ctranslate2" and any(Path(to, name).glob("*/saved_model.pb")):
         raise UserError(
-            f"{Path(to, name)}: holds SavedModels, and TensorFlow Serving would take "
-            "the new version for one: give another --name"
+            f"{Path(to, name)}: holds SavedModels, and TensorFlow Serving would try to "
+            "load the new version as one: give another --name"
         )
     translator = Translator.load(run, checkpoint, options, xla)
     if average is not None:
@@ -105,21 +106,15 @@ def export(
 
 
 def average_checkpoints(transformer, run, last):
-    """Gives a model the mean of a run's newest checkpoints (section 6.1).
+    """Gives a model the mean weights of a run's newest checkpoints (section 6.1).
 
     Args:
         transformer: a `Transformer` of the run's architecture; its weights change.
         run: the path of a run folder.
-        last: how many checkpoints to take.
+        last: the number of checkpoints to average.
 
     Raises:
-        UserError: when there are fewer, or one is damaged.
-
-    Example:
-        >>> average_checkpoints(None, "nowhere", last=5)
-        Traceback (most recent call last):
-        ...
-        tfxformer.errors.UserError: nowhere: there is no such run folder
+        UserError: there are fewer, or one is damaged.
     """
     found = Run.open(run).checkpoints()
     if len(found) < last:
@@ -136,7 +131,7 @@ def average_checkpoints(transformer, run, last):
 
 
 def write(translator, path, name="pt_en", precision="float32"):
-    """Writes a translator as a SavedModel, with records of its answers beside it."""
+    """Writes a translator as a SavedModel, with examples of its answers beside it."""
     weights = [weight.value for weight in translator.transformer.weights]
     archive, half = keras.export.ExportArchive(), None
     archive.track(translator.tokenizer.resource)
@@ -145,14 +140,14 @@ def write(translator, path, name="pt_en", precision="float32"):
         archive.track(half)
         halves = iter(half.halves)
         weights = [next(halves) if len(x.shape) > 1 else x for x in weights]
-    # In order, for `read_export`; tracking the model would write each weight twice.
+    # `read_export` needs this order; tracking the model would write weights twice.
     archive._tf_trackable.weights = weights
     endpoints = {}
     for signature, function in translator.signatures.items():
         if signature == "serving_default":  # the archive's alias for the first endpoint
             continue
-        # The Python function is traced anew: a graph that was traced before would be
-        # written beside the one that saving traces.
+        # Pass the Python function: a graph that is already traced would be written
+        # beside the one that saving traces.
         python = function.python_function
         endpoints[signature] = archive.add_endpoint(
             signature,
@@ -160,7 +155,7 @@ def write(translator, path, name="pt_en", precision="float32"):
             function.input_signature,
         )
 
-    # As the TensorFlow tutorial's export, it may be called on any shape.
+    # Like the TensorFlow tutorial's export, the loaded object takes any shape.
     @tf.function(autograph=False, input_signature=[tf.TensorSpec(None, tf.string)])
     def call(text):
         found = endpoints["translate"](tf.reshape(text, [-1]))["translation"]
@@ -187,7 +182,7 @@ def write(translator, path, name="pt_en", precision="float32"):
     write_records(Path(path, WARM_UP_FILE), name, warm_up(translator))
     examples = (
         (signature, inputs, translator.answers(signature, inputs))
-        for rows in (None, 0)  # all, and an empty batch
+        for rows in (None, 0)  # all rows, and an empty batch
         for signature, inputs in _requests(translator, rows)
     )
     write_records(Path(path, EXAMPLES_FILE), name, examples)
@@ -195,11 +190,11 @@ def write(translator, path, name="pt_en", precision="float32"):
 
 
 class HalfWeights(tf.saved_model.experimental.TrackableResource):
-    """A model's matrices as float16 in the files, float32 once they are loaded.
+    """A model's matrices, float16 in the files and float32 once loaded.
 
-    A server computes with float32, so a request takes no longer than with weights
-    that were never narrowed. Biases and norms, a percent of all, stay as they are.
-    The model's own matrices are rounded, so that Python answers as the export does.
+    A server computes in float32, so requests take no longer. Biases and norms, a
+    percent of the weights, stay float32. The model's own matrices are rounded, so that
+    Python gives the same answers as the export.
     """
 
     def __init__(self, transformer):
@@ -210,12 +205,12 @@ class HalfWeights(tf.saved_model.experimental.TrackableResource):
             half = tf.Variable(tf.cast(matrix.value, tf.float16), trainable=False)
             matrix.assign(tf.cast(half, tf.float32))
             self.halves.append(half)
-        # Two models in one process share these only when their values are the same.
+        # Two models in one process share these only if their values are equal.
         content = b"".join(half.numpy().tobytes() for half in self.halves)
         self.name = f"float32-{hashlib.sha256(content).hexdigest()}"
 
     def _handles(self):
-        """Of the float32 matrices, which are resources of the process."""
+        """The handles of the float32 matrices, which are resources of the process."""
         return [
             tf.raw_ops.VarHandleOp(
                 dtype=tf.float32, shape=half.shape, shared_name=f"{self.name}-{i}"
@@ -224,18 +219,18 @@ class HalfWeights(tf.saved_model.experimental.TrackableResource):
         ]
 
     def _create_resource(self):
-        return self._handles()[0]  # loaders ask for one; `_initialize` fills all
+        return self._handles()[0]  # loaders need one; `_initialize` fills all
 
     def _initialize(self):
-        """Loaders run this when they have restored the float16 variables."""
+        """Loaders run this after they have restored the float16 variables."""
         for handle, half in zip(self._handles(), self.halves, strict=True):
             wide = tf.cast(half, tf.float32)
             tf.raw_ops.AssignVariableOp(resource=handle, value=wide)
 
     def used_by(self, function):
-        """A function for the export, which reads these matrices, not the model's."""
+        """The function with these matrices in place of the model's, for the export."""
 
-        @functools.wraps(function)  # a signature's inputs are named after arguments
+        @functools.wraps(function)  # signature inputs are named after its arguments
         def with_wide_matrices(*tensors):
             read = functools.partial(tf.raw_ops.ReadVariableOp, dtype=tf.float32)
             values = [read(resource=handle) for handle in self._handles()]
@@ -247,16 +242,16 @@ class HalfWeights(tf.saved_model.experimental.TrackableResource):
 
 
 def warm_up(translator):
-    """Yields what a server runs when it loads the model, for `write_records`."""
+    """Yields the requests that a server runs on loading, for `write_records`."""
     for signature, inputs in _requests(translator, rows=2):
         yield signature, inputs, {}
-    # The shapes that most requests have, for XLA compiles for each.
+    # The most common shapes, since XLA compiles for each.
     ids = translator.answers("tokenize", {"text": [f"{PROBES[1]} " * 32]})["ids"]
     for columns in XLA_COLUMNS[:2] if translator.xla else ():
-        # With the end token, the text nearly fills them.
+        # With the end token, the text nearly fills the columns.
         texts = translator.answers("detokenize", {"ids": ids[:, : columns - 3]})["text"]
         for rows in XLA_ROWS:
-            # One function under two names, which a server prepares once for each.
+            # A server prepares the function once for each of its two names.
             yield "translate", {"text": [*texts] * rows}, {}
             yield "serving_default", {"text": [*texts] * rows}, {}
 
@@ -268,7 +263,7 @@ def _requests(translator, rows):
     inputs = {
         "score": {"text": text, "translation": answer["translation"]},
         "detokenize": translator.answers("tokenize", {"text": text}),
-        "attention": {"text": text[:3]},  # more would be most of what is recorded
+        "attention": {"text": text[:3]},  # its answers are large
     }
     for signature in translator.signatures:
         given = inputs.get(signature, {"text": text})

@@ -1,11 +1,11 @@
-"""The proof that a SavedModel serves: ours, or a model that someone else wrote.
+"""Verification that TensorFlow Serving can run a SavedModel, ours or any other.
 
-`tf.saved_model.load` rebuilds Python objects, so what it accepts proves nothing about
-TensorFlow Serving, which loads the graph into a session. `verify` does what the server
-does: a fresh process, with TensorFlow and TensorFlow Text and no model code, loads the
-SavedModel into a session and runs every signature: ours on examples whose answers are
-recorded, any other on small made-up inputs. A session compiles with XLA without a word
-where the server refuses, so the process also looks for functions that demand XLA.
+`tf.saved_model.load` rebuilds Python objects, but TensorFlow Serving loads the graph
+into a session, so success with the former proves nothing. `verify` works like the
+server: a fresh process, with TensorFlow, TensorFlow Text and no model code, loads the
+SavedModel into a session and runs every signature. Our models run on recorded examples,
+others on small made-up inputs. A session accepts functions that need XLA, which the
+server refuses, so the process also looks for these.
 """
 
 import os
@@ -22,29 +22,28 @@ from tfxformer.repository import EXAMPLES_FILE, find_saved_model, read_records
 
 TIMEOUT = 600  # seconds until the process that loads and runs a model is stopped
 TOLERANCE = 1e-4  # absolute, for floats: another process may sum in another order
-# Ops that XLA compiles whatever their function says; jax2tf writes the first.
+# Ops that XLA always compiles; jax2tf writes the first.
 XLA_OPS = {"XlaCallModule", "XlaLaunch", "XlaLaunchV2"}
-# Sizes of the dimensions that a signature leaves open: the first is the batch; the
-# others try one size after another, because a model may need at least so many.
+# Sizes for the open dimensions of a signature: the first is the batch; the others try
+# one size after another, because a model may need a minimum.
 BATCH, SIZES = 2, (8, 1, 16, 64)
-# What to do about errors that many people meet, by a sign of them.
+# Hints for common errors, by a part of their message.
 HINTS = {
     "Could not find variable": "The variable was saved twice and the function captured "
-    "the copy that is never restored, which is what tf.saved_model.save makes of a "
-    "tf.Module around a Keras 3 model; export with model.export() or "
-    "keras.export.ExportArchive",
-    "pyfunc_": "It calls Python, which the server lacks: use TensorFlow's ops instead",
+    "the copy that is never restored, as tf.saved_model.save does with a tf.Module "
+    "around a Keras 3 model; export with model.export() or keras.export.ExportArchive",
+    "pyfunc_": "It calls Python, which the server does not have: use TensorFlow ops",
 }
 
 
 class Report(NamedTuple):
-    """What `verify` found.
+    """The result of `verify`.
 
     Attributes:
         path: the SavedModel's folder.
         ok: whether every check passed.
-        lines: one for each check, which begins with "ok" or "FAIL", and for whatever
-            else is worth knowing: the signatures, for one. The verdict is the last.
+        lines: a line for each check, with "ok" or "FAIL" first, and for other findings
+            such as the signatures. The last line is the verdict.
 
     Example:
         >>> print(Report("export/pt_en/1", True, ["ok    load: in time"]).describe())
@@ -62,19 +61,19 @@ class Report(NamedTuple):
 
 
 def verify(path, *, allow_xla=False):
-    """Finds out whether TensorFlow Serving will run a SavedModel.
+    """Checks whether TensorFlow Serving can run a SavedModel.
 
     Args:
-        path: the SavedModel's folder, or a model's folder of numbered versions, whose
-            newest is taken, as the server does.
-        allow_xla: let signatures demand XLA; the report then only names the flag that
-            the server must be started with.
+        path: the SavedModel's folder, or a model's folder of numbered versions (the
+            newest counts, as in the server).
+        allow_xla: accept signatures that need XLA; the report then only names the flag
+            that the server needs.
 
     Returns:
         The `Report`; ``report.ok`` is the answer.
 
     Raises:
-        UserError: when there is no SavedModel to look at.
+        UserError: there is no SavedModel.
 
     Example:
         >>> verify("nowhere")
@@ -88,7 +87,7 @@ def verify(path, *, allow_xla=False):
     try:
         done = subprocess.run(
             [sys.executable, "-m", __name__, path, *["xla"] * allow_xla],
-            # A trainer beside us may hold the accelerator's memory.
+            # Another process may hold the accelerator's memory.
             env=os.environ | {"CUDA_VISIBLE_DEVICES": "-1", "PYTHONUTF8": "1"},
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -104,18 +103,18 @@ def verify(path, *, allow_xla=False):
         *_, last = "", *(done.stderr or b"").decode(errors="replace").splitlines()
         lines.append(f"FAIL  process: it {end} while the next check ran: {last}")
     failed = sum(line.startswith("FAIL") for line in lines)
-    verdict = "SERVES: a TensorFlow session, in a fresh process, runs it"
+    verdict = "SERVES: it runs in a TensorFlow session in a fresh process"
     if failed:
-        verdict = f"NOT PROVEN TO SERVE: {failed} of the checks failed"
+        verdict = f"NOT PROVEN TO SERVE: {failed} check{'s' * (failed > 1)} failed"
     lines.append(f"{verdict} ({time.perf_counter() - started:.1f} s)")
     return Report(path, not failed, lines)
 
 
-# --- What the fresh process runs ---
+# --- In the fresh process ---
 
 
 def inspect(folder, allow_xla=False):
-    """Yields the lines of the report, each when it is known."""
+    """Yields the lines of the report as they become known."""
     import tensorflow as tf
     import tensorflow_text  # noqa: F401  (registers its ops)
 
@@ -124,12 +123,12 @@ def inspect(folder, allow_xla=False):
         session = tf.compat.v1.Session(graph=tf.Graph())
         with session.graph.as_default():
             model = tf.compat.v1.saved_model.load(session, ["serve"], str(folder))
-    except Exception as error:  # whatever it is, the model does not load
+    except Exception as error:  # any error means that the model does not load
         yield f"FAIL  load: {_explain(error)}"
         return
     yield "ok    load: into a TensorFlow session, in a fresh process"
     yield _check_xla(model.graph_def, allow_xla)
-    # Other names are the loader's own.
+    # The others are the loader's own.
     signatures = [x for x in sorted(model.signature_def) if x[:8] != "__saved_"]
     if not signatures:
         yield "FAIL  run: the model has no signature to call"
@@ -147,7 +146,7 @@ def inspect(folder, allow_xla=False):
         try:
             found = _run_examples(run, recorded) if recorded else _run_any(run, inputs)
             yield f"ok    run {name}: {found}"
-        except Exception as error:  # whatever it is, the signature does not run
+        except Exception as error:  # any error means that the signature does not run
             yield f"FAIL  run {name}: {_explain(error)}"
 
 
@@ -157,33 +156,33 @@ def _describe(tensors):
 
 
 def _check_xla(graph_def, allow_xla):
-    """Looks for functions and ops that XLA must compile."""
+    """Looks for functions and ops that need XLA."""
     functions = graph_def.library.function
     nodes = [*graph_def.node, *(node for f in functions for node in f.node_def)]
     found = {x.op for x in nodes if x.attr["_XlaMustCompile"].b or x.op in XLA_OPS}
     found |= {f.signature.name for f in functions if f.attr["_XlaMustCompile"].b}
     if not found:
-        return "ok    xla: nothing demands XLA"
+        return "ok    xla: nothing needs XLA"
     return (
         f"{'ok  ' if allow_xla else 'FAIL'}  xla: XLA must compile "
-        f"{', '.join(sorted(found))}: a server refuses, unless it is started with "
+        f"{', '.join(sorted(found))}: start the server with "
         "--xla_cpu_compilation_enabled=true (on a GPU "
-        "--xla_gpu_compilation_enabled=true; both experimental)"
+        "--xla_gpu_compilation_enabled=true; both experimental), or it refuses"
     )
 
 
 def _run_examples(run, recorded):
-    """Runs a signature on its recorded inputs and compares the answers."""
+    """Runs a signature on its recorded inputs and compares its answers."""
     for number, (inputs, expected) in enumerate(recorded, start=1):
         got = run(inputs)
         for output, array in expected.items():
             _assert_same(got[output], array, f"example {number}, output {output}")
-    return f"{len(recorded)} recorded examples answered alike"
+    return f"{len(recorded)} recorded examples gave the same answers"
 
 
 def _assert_same(got, expected, place=""):
-    """Lets floats differ by `TOLERANCE`, and all else not at all."""
-    got = np.asarray(got, expected.dtype)  # NumPy's own strings would lose NULs
+    """Compares floats within `TOLERANCE`, and everything else exactly."""
+    got = np.asarray(got, expected.dtype)  # NumPy's own strings would drop NULs
     if expected.dtype.kind == "f":
         close = {"rtol": 0, "atol": TOLERANCE, "err_msg": place}
         np.testing.assert_allclose(got, expected, **close, strict=True)
@@ -192,7 +191,7 @@ def _assert_same(got, expected, place=""):
 
 
 def _run_any(run, inputs):
-    """Runs a signature on small inputs, one try per size of the open dimensions."""
+    """Runs a signature on small inputs, with several sizes of open dimensions."""
     failure = None
     for size in SIZES:
         given = {name: _made_up(x.dtype, x.shape, size) for name, x in inputs.items()}
@@ -214,7 +213,7 @@ def _made_up(dtype, shape, size):
 
 
 def _explain(error):
-    """One line on an error, and what to do about those that many people meet."""
+    """An error in one line, with a hint for common errors."""
     message = str(getattr(error, "message", error))
     kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
     line = " ".join(message.replace("Graph execution error:", "").split())

@@ -1,8 +1,8 @@
-"""A server that speaks TensorFlow Serving's REST and gRPC protocols on this machine.
+"""A local server with TensorFlow Serving's REST and gRPC APIs.
 
-`configs` says which models to serve and `models` keeps their versions loaded. A request
-comes in by `apis`, becomes tensors in `tensors`, and waits in `batching` for a call of
-the model. `local` starts and stops it all.
+`configs` finds the models to serve and `models` keeps their versions loaded. A request
+arrives in `apis`, becomes tensors in `tensors`, and waits in `batching` for a call of
+the model. `local` starts and stops the server.
 """
 
 import textwrap
@@ -16,7 +16,7 @@ Port = Annotated[int, Field(ge=0, le=65535)]
 
 
 class ServerSettings(Settings):
-    """How to serve.
+    """The settings of the server.
 
     Example:
         >>> ServerSettings(rest_port=0).host
@@ -24,34 +24,34 @@ class ServerSettings(Settings):
     """
 
     host: str = "127.0.0.1"
-    """The address to listen on; 0.0.0.0 is all of them."""
+    """The address to listen on; 0.0.0.0 for all."""
     rest_port: Port = 8501
     """The port for REST; 0 for a free one."""
     grpc_port: Port = 8500
     """The port for gRPC; 0 for a free one."""
     max_batch: Count = 64
-    """The most texts in a call of the model."""
+    """The most texts in one call of the model."""
     batch_wait: Annotated[float, Field(ge=0)] = 2.0
-    """Milliseconds that the first text of a batch waits for others."""
+    """Milliseconds that the first text of a batch waits for more."""
     max_waiting: Count = 4096
-    """The most texts that wait for an answer; more are refused."""
+    """The most unanswered texts; the server refuses more."""
     max_body: Count = 8 * 1024 * 1024
     """The most bytes in a request."""
     timeout: Positive = 30.0
-    """Seconds that a REST request may take."""
+    """Seconds until a REST request times out."""
     grace: Annotated[float, Field(ge=0)] = 30.0
-    """Seconds that requests may take to finish at the end."""
+    """Seconds for pending requests to finish at shutdown."""
     poll: Positive = 1.0
-    """Seconds between two looks for new versions."""
+    """Seconds between checks for new versions."""
 
 
 class ServingError(Exception):
-    """An error that a client sees.
+    """An error for a client.
 
     Args:
         code: The name of a gRPC status code.
-        message: What is wrong, on one line. It is cut to fit into gRPC's headers.
-        http_status: The HTTP status, if the code's own does not fit.
+        message: The error, cut to one line that fits into gRPC's headers.
+        http_status: The HTTP status, if it is not the code's usual one.
 
     Example:
         >>> str(ServingError("NOT_FOUND", "no such   model"))

@@ -16,7 +16,7 @@ from tensorflow_serving.apis.predict_pb2 import PredictResponse
 from tfxformer.server import ServingError, invalid, metrics, tensors
 from tfxformer.server.batching import as_serving_error
 
-# A request line may be in absolute form (RFC 9112, 3.2.2).
+# A request line may have the absolute form (RFC 9112, 3.2.2).
 _PATH = re.compile(
     r"(?:https?://[^/]*)?/v1/models(?:/(?P<name>[^/:]+))?"
     r"(?:/versions/(?P<version>\d{1,18})|/labels/(?P<label>[^/:]+))?"
@@ -40,7 +40,7 @@ class RestApi:
 
     async def __call__(self, scope, receive, send):
         """Answers one HTTP request."""
-        # Not decoded: a slash in a model's name does not separate parts of the path.
+        # Still quoted, so that a quoted slash in a model's name stays in the name.
         path, request = scope["raw_path"].decode("latin-1"), Request(scope, receive)
         try:
             if request.method == "GET" and path == metrics.PATH:
@@ -90,7 +90,6 @@ class RestApi:
         return tensors.to_json(outputs, rows)
 
     async def _body(self, request):
-        """The request's body."""
         body, most = bytearray(), self._settings.max_body
         async for chunk in request.stream():
             body += chunk
@@ -109,7 +108,7 @@ def _as_dict(message):
 
 
 def create_grpc_server(models, batcher, settings):
-    """A gRPC server that is not started, and its health service."""
+    """A gRPC server, not yet started, and its health service."""
     options = [("grpc.max_receive_message_length", settings.max_body)]
     server = grpc.aio.server(options=options)
     service = _Services(models, batcher, settings)
@@ -121,7 +120,7 @@ def create_grpc_server(models, batcher, settings):
 
 
 def _counted(method):
-    """Counts a service's method, and turns its errors into statuses."""
+    """Counts the calls of a service's method, and turns its errors into statuses."""
 
     async def answer(self, request, context):
         spec = request.model_spec
@@ -142,7 +141,7 @@ class _Services(
     prediction_service_pb2_grpc.PredictionServiceServicer,
     model_service_pb2_grpc.ModelServiceServicer,
 ):
-    """Other methods than these answer UNIMPLEMENTED, as their base classes do."""
+    """The services; all other methods answer UNIMPLEMENTED, as in the base classes."""
 
     def __init__(self, models, batcher, settings):
         self._models, self._batcher, self._settings = models, batcher, settings
@@ -167,7 +166,7 @@ class _Services(
     @_counted
     async def GetModelMetadata(self, request, wanted):
         if [*request.metadata_field] != ["signature_def"]:
-            raise invalid("metadata_field must be signature_def, and nothing else")
+            raise invalid("metadata_field must be signature_def only")
         return self._models.get(*wanted).metadata
 
     @_counted

@@ -1,7 +1,7 @@
-"""Requests that come together are answered by one call of the model.
+"""Batching: one call of the model answers several requests.
 
-Each signature of each version has a queue. A thread runs the models, so a queue grows
-while the model is busy, and its next call takes more rows.
+Each signature of each version has a queue. One thread runs the models, so a queue grows
+while a model is busy, and the next call takes more rows.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ _THREAD = "tfxformer-model"
 
 
 class _Request(NamedTuple):
-    """Rows that wait for a call."""
+    """Rows waiting for a call."""
 
     inputs: dict
     rows: int
@@ -31,7 +31,7 @@ class _Request(NamedTuple):
 
 
 class Batcher:
-    """Joins requests and calls the models, as `ServerSettings` say."""
+    """Joins requests and calls the models, by the `ServerSettings`."""
 
     def __init__(self, settings):
         self._settings, self._waiting = settings, 0
@@ -41,7 +41,7 @@ class Batcher:
     async def run(self, signature, inputs):
         """Answers one request: arrays by output name for arrays by input name.
 
-        Many rows make several calls, between which small requests are answered.
+        A large request takes several calls, so that small ones need not wait for it.
         """
         sizes = {len(array) if array.ndim else 1 for array in inputs.values()}
         rows, most = max(sizes, default=1), self._settings.max_batch
@@ -78,7 +78,7 @@ class Batcher:
             batch, rows = [], 0
             while queue and rows + queue[0].rows <= most:
                 request = queue.popleft()
-                if not request.answer.done():  # or its client is gone
+                if not request.answer.done():  # otherwise its client is gone
                     batch.append(request)
                     rows += request.rows
                     waited = time.monotonic() - request.since
@@ -87,7 +87,7 @@ class Batcher:
                 await self._answer(signature, batch)
 
     async def _answer(self, signature, batch):
-        """Answers requests by one call; if it fails, by a call for each."""
+        """Answers requests with one call; if it fails, with one call for each."""
         ends = np.cumsum([request.rows for request in batch])
         inputs = {
             name: np.concatenate([request.inputs[name] for request in batch])
@@ -123,7 +123,7 @@ class Batcher:
 def as_serving_error(error):
     """A `ServingError` for any exception.
 
-    TensorFlow's errors keep their code and reason; of others, only the log tells more.
+    TensorFlow's errors keep their code and reason; only the log has details of others.
     """
     if isinstance(error, ServingError):
         return error

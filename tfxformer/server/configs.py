@@ -1,4 +1,4 @@
-"""Which models to serve, and which of their versions: found without TensorFlow."""
+"""The models to serve and their versions, found without TensorFlow."""
 
 import re
 from pathlib import Path
@@ -24,7 +24,7 @@ def find_models(repository, config=None):
         A list of ``ModelConfig``.
 
     Raises:
-        UserError: If there is none, or with the config's line or model that is wrong.
+        UserError: There is no model, or a line or model of the config is wrong.
 
     Example:
         >>> find_models("nowhere")
@@ -44,12 +44,12 @@ def find_models(repository, config=None):
     ]
     if not found:
         write = f"tfxformer export --run RUN --to {repository}"
-        raise UserError(f"{repository}: no model in NAME/VERSION; write one: {write}")
+        raise UserError(f"{repository}: no model in NAME/VERSION; export one: {write}")
     return found
 
 
 def versions(config):
-    """The versions of a model on the disk that its policy serves: folders by number."""
+    """The versions of a model to serve by its policy: folders by number."""
     found = {
         int(path.name): path
         for path in Path(config.base_path).glob("*")
@@ -82,6 +82,6 @@ def _read_config(file):
             needed = 'a name, a base_path and model_platform: "tensorflow"'
             raise UserError(f"{file}: model {config.name!r} needs {needed}")
         if [x.name for x in configs].count(config.name) > 1:
-            raise UserError(f"{file}: model {config.name!r} is there twice")
+            raise UserError(f"{file}: model {config.name!r} is listed twice")
         config.base_path = str(file.parent / config.base_path)
     return configs

@@ -20,12 +20,12 @@ def serve(repository, config=None, settings=None):
     """Serves models until SIGTERM or Ctrl-C.
 
     Args:
-        repository: A folder of models, each to be served in its newest version.
-        config: The path of a models.config, in place of a repository.
+        repository: As for `configs.find_models`.
+        config: As for `configs.find_models`.
         settings: `ServerSettings`.
 
     Raises:
-        UserError: If there is nothing to serve, or a port is taken.
+        UserError: There is no model to serve, or a port is taken.
         KeyboardInterrupt: After Ctrl-C, once all requests are answered.
 
     Example:
@@ -48,20 +48,20 @@ def serve(repository, config=None, settings=None):
 
 @contextlib.asynccontextmanager
 async def running(repository, config, settings):
-    """A server while the context lasts; yields its REST and its gRPC address."""
+    """A context with a running server; yields its REST and gRPC addresses."""
     models = Models(lambda: find_models(repository, config))
     parts = (models, Batcher(settings), settings)
-    # The ports first: loading takes longer than finding one taken.
+    # Check the ports first, since loading takes long.
     listener = _listen(settings.host, "--rest-port", settings.rest_port)
     _listen(settings.host, "--grpc-port", settings.grpc_port).close()
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    grpc_server, health = create_grpc_server(*parts)  # serving, once it is started
+    grpc_server, health = create_grpc_server(*parts)
     grpc_port = grpc_server.add_insecure_port(f"{host}:{settings.grpc_port}")
     await models.start()
     quiet = {"log_config": None, "log_level": "critical"}
     grace = {"timeout_graceful_shutdown": settings.grace}
     http_server = uvicorn.Server(uvicorn.Config(RestApi(*parts), **quiet, **grace))
-    http_server.capture_signals = contextlib.nullcontext  # `serve` has them
+    http_server.capture_signals = contextlib.nullcontext  # `serve` handles them
     http = asyncio.create_task(http_server.serve([listener]))
     watching = asyncio.create_task(models.watch(settings.poll))
     await grpc_server.start()
@@ -72,14 +72,14 @@ async def running(repository, config, settings):
     finally:
         say(f"stopping: requests have {settings.grace:g} seconds to finish")
         await health.enter_graceful_shutdown()
-        await asyncio.sleep(0.5)  # gRPC cancels requests that it has not looked at yet
+        await asyncio.sleep(0.5)  # gRPC would cancel requests that just arrived
         http_server.should_exit = True
         await asyncio.gather(grpc_server.stop(settings.grace), http)
         watching.cancel()
 
 
 def _listen(host, option, port):
-    """A socket that listens on a port."""
+    """A socket listening on a port."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family)

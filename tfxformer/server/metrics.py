@@ -1,6 +1,6 @@
-"""Metrics for Prometheus, with TensorFlow Serving's names where it has the same.
+"""Metrics for Prometheus, under TensorFlow Serving's names where it has the same.
 
-So one dashboard fits both. Names that begin with ``tfxformer_`` are this server's own.
+So one dashboard fits both. This server's own metrics begin with ``tfxformer_``.
 """
 
 import contextlib
@@ -30,14 +30,14 @@ RUNTIME = _Times(
 BATCH_ROWS = _Rows(_BATCHING + "processed_batch_size", "Rows of a call.", _REQUEST[:1])
 QUEUING = _Times(_BATCHING + "queuing_latency", "Time to a call.", ["thread_pool_name"])
 LOADS = Counter(_LOADS, "Loads of a version.", ["model_path", "status"])
-WAITING_ROWS = Gauge("tfxformer_waiting_rows", "Rows that are not answered yet.")
+WAITING_ROWS = Gauge("tfxformer_waiting_rows", "Unanswered rows.")
 
 
 @contextlib.contextmanager
 def request(model, known, api, entrypoint):
-    """Counts what happens inside as one request to a model, by "GRPC" or "REST".
+    """A context that counts as one request to a model, by ``api`` "GRPC" or "REST".
 
-    Clients could make up any number of names, so models that are not known are "".
+    Clients could send any number of names, so unknown models count as "".
     """
     model = model if model in known else ""
     start, status = time.perf_counter(), "INTERNAL"
@@ -54,7 +54,7 @@ def request(model, known, api, entrypoint):
 
 
 def page():
-    """The page that Prometheus reads, bytes."""
+    """The page for Prometheus, as bytes."""
     text = prometheus_client.generate_latest()
     # The library's counters end in _total, TensorFlow Serving's do not.
     return text.replace(b"_count_total", b"_count")

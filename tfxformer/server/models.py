@@ -1,8 +1,8 @@
-"""The models that are served: their versions are loaded, swapped and dropped.
+"""The loaded models: versions are loaded, swapped and unloaded.
 
-A new version is loaded and warmed up before requests reach it. The one that it replaces
-answers the requests it has, and then goes. If a version cannot be loaded, the old one
-stays, and the status says why; the load is tried again when the files have changed.
+A new version is loaded and warmed up before it gets requests. The old one answers its
+pending requests and is then unloaded. If a version fails to load, the old one stays,
+and the status has the reason; when the files change, the server tries again.
 """
 
 import asyncio
@@ -12,9 +12,7 @@ import logging
 import time
 
 import tensorflow as tf
-
-# Importing it registers the ops of exported translators.
-import tensorflow_text  # noqa: F401
+import tensorflow_text  # noqa: F401  (registers the ops of exported translators)
 from tensorflow.core.protobuf.error_codes_pb2 import Code
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 from tensorflow_serving.apis import get_model_metadata_pb2 as metadata_pb2
@@ -38,13 +36,13 @@ class Signature:
         self.inputs = dict(sorted(function.structured_input_signature[1].items()))
         self.outputs = dict(sorted(function.structured_outputs.items()))
         shapes = [x.shape for x in (*self.inputs.values(), *self.outputs.values())]
-        # Whether a row has the same shape in any batch. Others, as those padded to the
-        # longest row, are not joined.
+        # Whether a row has the same shape in any batch. Only then are requests joined:
+        # not if rows are padded to the longest.
         self.by_row = all(
             shape.rank and shape[0] is None and shape[1:].is_fully_defined()
             for shape in shapes
         )
-        # For `batching`: the requests that wait, and the task that answers them.
+        # For `batching`: the waiting requests, and the task that answers them.
         self.queue, self.worker = collections.deque(), None
 
     def __call__(self, inputs):
@@ -72,7 +70,7 @@ class Servable:
         self.metadata.metadata["signature_def"].Pack(content)
 
     def signature(self, name):
-        """A signature by its name; "" is the default one's."""
+        """A signature by its name; "" is the default signature."""
         name = name or "serving_default"
         if name not in self._signatures:
             message = f'Serving signature key "{name}" not found.'
@@ -81,17 +79,17 @@ class Servable:
 
 
 class Models:
-    """The models, as ``find_configs()`` and the disk have them."""
+    """The models of ``find_configs()`` and their versions on disk."""
 
     def __init__(self, find_configs):
         self._find_configs, self.configs = find_configs, {}
-        # By model and version; a status stays when its version is gone.
+        # By model and version. Unloaded versions keep a status.
         self._loaded = collections.defaultdict(dict)
         self._statuses = collections.defaultdict(dict)
-        self._failed = {}  # the files of versions that could not be loaded
+        self._failed = {}  # the files of versions that failed to load
 
     async def start(self):
-        """Loads what there is, at least one version of each model."""
+        """Loads the models; a `UserError` if one has no version."""
         await self.update()
         for name, config in self.configs.items():
             if not self._loaded[name]:
@@ -101,22 +99,22 @@ class Models:
                 raise UserError(f"model {name}: {where}")
 
     async def watch(self, seconds):
-        """Follows the disk, looking every so many seconds, until it is cancelled."""
+        """Updates the models every few seconds until cancelled."""
         told = None
         while True:
             await asyncio.sleep(seconds)
             try:
                 if await self.update():
-                    # A model's functions refer to one another. Wait until unused.
+                    # Functions refer to one another: collect them once unused.
                     await asyncio.sleep(seconds)
                     gc.collect()
             except Exception as error:
-                if str(error) != told:  # not the same line every second
-                    log.warning("%s; the models that are loaded stay", error)
+                if str(error) != told:  # do not repeat the line every second
+                    log.warning("%s; keeping the loaded models", error)
                 told = str(error)
 
     async def update(self):
-        """Loads and drops versions; returns whether it drops any."""
+        """Loads and unloads versions; returns whether it unloaded any."""
         self.configs = {config.name: config for config in self._find_configs()}
         dropped = False
         for name in {*self.configs, *self._loaded}:
@@ -126,7 +124,7 @@ class Models:
                 if number not in loaded:
                     await self._load(name, number, path)
             if config and not loaded.keys() & wanted.keys():
-                continue  # something must still answer
+                continue  # keep the old version for requests
             for number in loaded.keys() - wanted.keys():
                 del loaded[number]
                 self._tell(name, number, "END")
@@ -135,7 +133,7 @@ class Models:
         return dropped
 
     async def _load(self, name, number, path):
-        """Loads a version, unless that failed and its files are still the same."""
+        """Loads a version, unless this failed before with the same files."""
         files = {(str(file), file.stat().st_mtime_ns) for file in path.rglob("*")}
         if self._failed.get((name, number)) == files:
             return
@@ -166,7 +164,7 @@ class Models:
         )
 
     def get(self, name, version=None, label=None):
-        """The `Servable` of a version or a label, or else the newest."""
+        """The `Servable` of a version or a label; by default the newest."""
         version = self._number(name, version, label)
         loaded = self._loaded.get(name)
         if loaded and version in (None, *loaded):
@@ -175,7 +173,7 @@ class Models:
         raise ServingError("NOT_FOUND", f"Servable not found for request: {which}")
 
     def status(self, name, version=None, label=None):
-        """A ``GetModelStatusResponse`` for a version or a label, or else for all."""
+        """A ``GetModelStatusResponse`` for a version or a label; by default for all."""
         version = self._number(name, version, label)
         known = sorted(self._statuses.get(name, {}).items(), reverse=True)
         found = [status for number, status in known if version in (None, number)]
@@ -185,7 +183,7 @@ class Models:
         return status_pb2.GetModelStatusResponse(model_version_status=found)
 
     def _number(self, name, version, label):
-        """The version, which a label may name."""
+        """The given version, or the version of a label."""
         if not name:
             raise invalid("Missing model name in request.")
         if label is None:

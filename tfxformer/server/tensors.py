@@ -1,7 +1,7 @@
 """Tensors in requests and answers: JSON and protocol buffers to NumPy and back.
 
-The rules and the messages are TensorFlow Serving's (`json_tensor.cc` in its source).
-A signature's inputs are ``specs``, a dict of ``tf.TensorSpec`` by name.
+The rules and the messages are those of TensorFlow Serving (`json_tensor.cc` in its
+source). ``specs`` are a signature's inputs, a dict of ``tf.TensorSpec`` by name.
 """
 
 import base64
@@ -14,7 +14,7 @@ from tensorflow.core.framework.tensor_pb2 import TensorProto
 
 from tfxformer.server import invalid
 
-# The field of a TensorProto that TensorFlow Serving puts each type's values in.
+# The field of a TensorProto for values of each type, as in TensorFlow Serving.
 _FIELDS = {
     tf.float32: "float_val",
     tf.float64: "double_val",
@@ -26,7 +26,7 @@ _FIELDS = {
 
 
 def parse_json(body):
-    """The JSON object in the body of a request."""
+    """The JSON object in a request's body."""
     try:
         document = json.loads(body)
     except (ValueError, RecursionError) as error:
@@ -78,7 +78,7 @@ def _is_object(value):
 
 
 def _array(name, value, spec):
-    """An array of nested lists, which must fit the input's type and shape."""
+    """Nested lists as an array of the input's type and shape."""
     dtype, array = spec.dtype, np.array(value, object)
     flat = array.ravel().tolist()
     if any(isinstance(x, list) for x in flat):
@@ -87,7 +87,7 @@ def _array(name, value, spec):
     accepted = (int, float) if dtype.is_floating else (int,)
     accepted = {tf.string: (str, dict), tf.bool: (bool,)}.get(dtype, accepted)
     for i, x in enumerate(flat):
-        if type(x) not in accepted:  # not isinstance: True is no number
+        if type(x) not in accepted:  # isinstance would accept True as a number
             expected = f"is not of expected type: {dtype.name}"
             raise invalid(f"input {name}, item {i}: JSON Value: {x!r} {expected}")
     if dtype == tf.string:
@@ -105,7 +105,7 @@ def _check_shape(name, shape, spec):
 
 
 def _to_bytes(value):
-    """The bytes of a JSON string, or of its form in base64."""
+    """The bytes of a JSON string, plain or in base64."""
     try:
         if isinstance(value, str):
             return value.encode()
@@ -140,20 +140,20 @@ def to_json(outputs, rows):
 
 
 def _plain(name, array):
-    """Nested lists of what JSON can hold."""
+    """An array as nested lists for JSON."""
     if array.dtype == object:
         flat = [x.decode(errors="replace") for x in array.flat]
         if name.endswith("_bytes"):
             flat = [{"b64": base64.b64encode(x).decode()} for x in array.flat]
         array = np.array(flat, object).reshape(array.shape)
     elif array.dtype == np.float32:
-        # The fewest digits that tell the number from its neighbours.
+        # The fewest digits that distinguish a number from its neighbours.
         array = array.astype(str).astype(np.float64)
     return array.tolist()
 
 
 def from_proto(protos, specs, max_elements):
-    """Arrays by input name from ``TensorProto``s of no more elements than so many."""
+    """Arrays by input name from ``TensorProto``s of at most ``max_elements``."""
     if {*protos} != {*specs}:
         names = f"sent {sorted(protos)}, but required {sorted(specs)}"
         raise invalid(f"inputs do not match signature: {names}")
@@ -163,21 +163,21 @@ def from_proto(protos, specs, max_elements):
         if proto.dtype != spec.dtype.as_datatype_enum:
             raise invalid(f"Expects input {name} to be {spec.dtype.name}")
         shape = tuple(dim.size for dim in proto.tensor_shape.dim)
-        # One value may stand for as many as the shape says.
+        # One value may stand for all elements of a shape.
         if min(shape, default=0) < 0 or math.prod(shape) > max_elements:
             raise invalid(f"tensor parsing error: {name} has shape {shape}")
         _check_shape(name, shape, spec)
         try:
             arrays[name] = tf.make_ndarray(proto)
-        except Exception:  # of many types, all about the bytes
+        except Exception:  # many types of errors, all about the bytes
             raise invalid(f"tensor parsing error: {name}") from None
     return arrays
 
 
 def to_proto(array):
-    """An array as a ``TensorProto``, its values in the field of their type.
+    """An array as a ``TensorProto``, with its values in the field of their type.
 
-    ``tf.make_tensor_proto`` uses ``tensor_content``, which some clients do not read.
+    ``tf.make_tensor_proto`` uses ``tensor_content``, which some clients cannot read.
     """
     dtype = tf.string if array.dtype == object else tf.as_dtype(array.dtype)
     if dtype not in _FIELDS:
