@@ -210,17 +210,6 @@ class TrainingBatches:
         seed: an integer, 0 or more.
         fixed_shapes: produce only a few shapes, since XLA compiles for each: both sides
             are padded to one of a few widths, and rows of padding fill up a batch.
-
-    Example:
-        >>> import tempfile
-        >>> from tfxformer import Tokenizer
-        >>> tokenizer = Tokenizer.train(["o gato", "the cat"] * 50, vocab_size=300)
-        >>> pairs = [("o gato", "the cat"), ("gato", "cat")]
-        >>> tokens = write_tokens(tempfile.mkdtemp(), [pairs], tokenizer, 64)
-        >>> batches = TrainingBatches(tokens, tokens_per_batch=256, max_length=64)
-        >>> (source, target_in), target_out = next(iter(batches.dataset()))
-        >>> source.shape[0], batches.after(None, 1)
-        (2, [1, 0])
     """
 
     def __init__(

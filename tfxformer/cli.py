@@ -418,7 +418,10 @@ def verify(
     path: Annotated[Path, Argument(help="A SavedModel, or a folder of versions.")],
     allow_xla: Annotated[bool, Option(help="Allow signatures that need XLA.")] = False,
 ):
-    """Check that TensorFlow Serving can run a SavedModel, from any program."""
+    """Check that TensorFlow Serving can run a SavedModel.
+
+    The SavedModel may come from any program.
+    """
     from tfxformer.exporting.verify import verify
 
     report = verify(path, allow_xla=allow_xla)

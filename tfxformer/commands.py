@@ -129,12 +129,7 @@ _NAMES = {
 
 
 def option(field):
-    """The command-line option of a field of settings.
-
-    Example:
-        >>> option("n_best"), option("beam_size")
-        ('--n-best', '--beam')
-    """
+    """The command-line option of a field of settings."""
     return _NAMES.get(field, "--" + field.replace("_", "-"))
 
 

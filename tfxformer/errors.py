@@ -45,12 +45,6 @@ def check_output(option, path, inputs=()):
 
     Raises:
         UserError: it cannot be written, or it is an input.
-
-    Example:
-        >>> check_output("--out", "/")
-        Traceback (most recent call last):
-        ...
-        tfxformer.errors.UserError: --out /: is a folder; name a file
     """
     path, folder = Path(path), Path(path).resolve().parent
     wrong = None

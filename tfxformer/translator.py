@@ -180,10 +180,7 @@ class Translator:
     def n_best(self, texts, tokens_per_batch=2048, first=1):
         """Several translations of each text, best first.
 
-        Args:
-            texts: a list of strings, each read as one sentence.
-            tokens_per_batch: see `translate`.
-            first: the number of the first text in warnings.
+        Takes arguments of `translate`, with each text read as one sentence.
 
         Returns:
             For each text, a list of pairs: a translation and its score, the mean
@@ -322,9 +319,6 @@ class Translator:
         attention = answer["attention"][0, :, :, : len(target), : len(source)]
         return Explanation(source, target, attention)
 
-    def _length(self, text):
-        return self._lengths([text])[0]
-
     def _lengths(self, texts):
         """The number of tokens in each text, without start and end: an int array."""
         return np.array([*map(len, self.tokenizer.encode(texts))], int)
@@ -333,7 +327,8 @@ class Translator:
         """Cuts the sentences that are too long for the model."""
         limit, fitting = self.max_length - 1, pieces[:1]
         for sentence, space in zip(pieces[1::2], pieces[2::2], strict=True):
-            parts = sentences.split_to_fit(sentence, self._length, limit)
+            count = lambda part: self._lengths([part])[0]  # noqa: E731
+            parts = sentences.split_to_fit(sentence, count, limit)
             if len(parts) > 1:
                 long = f"a sentence of more than {limit} tokens"
                 log.info("text %d: %s becomes %d parts", number, long, len(parts[::2]))

@@ -87,11 +87,5 @@ class DecodingOptions(Settings):
 
     @classmethod
     def described(cls, description):
-        """The options of a dictionary from `describe`, which may have been JSON.
-
-        Example:
-            >>> options = DecodingOptions(beam_size=4)
-            >>> DecodingOptions.described(options.describe()) == options
-            True
-        """
+        """The options of a dictionary from `describe`, which may have been JSON."""
         return cls(**{key: x for key, x in description.items() if key != "method"})

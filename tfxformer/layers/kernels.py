@@ -69,11 +69,6 @@ class Projection(keras.layers.Dense):
     It is Keras's `Dense` for ``(batch, length, depth)`` with at least one position, or
     ``(rows, depth)``. For unknown lengths, `Dense` creates some twenty small ops
     (``tensordot``), which take 8% of a training step.
-
-    Example:
-        >>> import numpy as np
-        >>> tuple(Projection(4)(np.ones((2, 3, 8), "float32")).shape)
-        (2, 3, 4)
     """
 
     def call(self, x):
@@ -90,12 +85,6 @@ class LayerNorm(keras.layers.LayerNormalization):
     It has the arguments of Keras's `LayerNormalization` and computes the gradient in
     closed form. Automatic differentiation would read the same memory six times, 11% of
     a training step.
-
-    Example:
-        >>> import numpy as np
-        >>> x = np.array([[1.0, 3.0]], "float32")
-        >>> np.asarray(LayerNorm(epsilon=1e-6)(x, training=True)).round(3).tolist()
-        [[-1.0, 1.0]]
     """
 
     def call(self, inputs, training=None):

@@ -52,10 +52,6 @@ class ServingError(Exception):
         code: The name of a gRPC status code.
         message: The error, cut to one line that fits into gRPC's headers.
         http_status: The HTTP status, if it is not the code's usual one.
-
-    Example:
-        >>> str(ServingError("NOT_FOUND", "no such   model"))
-        'no such model'
     """
 
     def __init__(self, code, message, http_status=None):

@@ -25,12 +25,6 @@ def find_models(repository, config=None):
 
     Raises:
         UserError: There is no model, or a line or model of the config is wrong.
-
-    Example:
-        >>> find_models("nowhere")
-        Traceback (most recent call last):
-        ...
-        tfxformer.errors.UserError: nowhere: no such folder
     """
     if config is not None:
         return _read_config(Path(config))

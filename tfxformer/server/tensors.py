@@ -120,11 +120,6 @@ def to_json(outputs, rows):
 
     A single output comes without its name. Strings are UTF-8, with U+FFFD for other
     bytes, or base64 if the output's name ends in ``_bytes``.
-
-    Example:
-        >>> outputs = {"score": np.array([-0.1, -2], "float32")}
-        >>> to_json(outputs, rows=True)
-        '{"predictions": [-0.1, -2.0]}'
     """
     sizes = {array.shape[:1] for array in outputs.values()}
     if rows and (len(sizes) > 1 or sizes == {()}):

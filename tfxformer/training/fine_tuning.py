@@ -67,11 +67,6 @@ def load(name):
 
     Raises:
         UserError: there is no such model, or it is damaged.
-
-    Example:
-        >>> tokenizer, transformer = load("pt_en")
-        >>> tokenizer.vocab_size == transformer.target_vocab_size
-        True
     """
     path = _find(name)
     return read_export(path) if _is_export(path) else Run.open(path).load()

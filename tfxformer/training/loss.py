@@ -58,13 +58,6 @@ def output_loss(x, embeddings, bias, labels, label_smoothing=0.0):
         Float32 ``(4,)``, sums over the real tokens: the loss with label smoothing and
         the loss without, both in nats; the number of tokens whose label has the highest
         logit; and the number of tokens. Only the first has a gradient.
-
-    Example:
-        >>> import numpy as np
-        >>> x, embeddings = np.ones((3, 4), "float32"), np.zeros((8, 4), "float32")
-        >>> sums = output_loss(x, embeddings, None, np.array([5, 6, 0]))
-        >>> float(sums[0]), float(sums[3])
-        (4.158..., 2.0)
     """
     depth = x.shape[-1]
     weights = (embeddings,) if bias is None else (embeddings, bias)

@@ -19,21 +19,6 @@ class TrainingTransformer(Transformer):
     logs ``sums``, float32 ``(1, 6)``, over all devices: the result of
     `loss.output_loss`, the target positions with padding, and ``stop_request``, which
     any worker may set so that all workers see it in the same step.
-
-    Example:
-        >>> from tfxformer.config import TrainingConfig
-        >>> model = TrainingTransformer(
-        ...     num_layers=1, d_model=8, num_heads=1, dff=8, tie_embeddings=True,
-        ...     input_vocab_size=10, target_vocab_size=10,
-        ... )
-        >>> model.build()
-        >>> model.prepare(TrainingConfig())
-        >>> model.run_eagerly = True  # a graph takes longer to make than one step
-        >>> source, target = np.array([[7, 8, 3]]), np.array([[2, 5, 3]])
-        >>> done = model.fit((source, target[:, :-1]), target[:, 1:], verbose=0)
-        >>> loss, entropy, correct, tokens, *_ = done.history["sums"][0][0]
-        >>> float(tokens)
-        2.0
     """
 
     def prepare(self, settings):
@@ -183,12 +168,6 @@ def make_schedule(settings, d_model):
 
     The decay is "inverse_sqrt" (the paper's) or "cosine" (to 0 in the last step;
     Loshchilov and Hutter 2017). ``d_model`` determines the paper's peak.
-
-    Example:
-        >>> from tfxformer.config import TrainingConfig
-        >>> settings = TrainingConfig(learning_rate=1e-3, warmup_steps=100)
-        >>> round(float(make_schedule(settings, 512)(99)), 6)
-        0.001
     """
     warmup = settings.warmup_steps
     peak = settings.learning_rate or (d_model * warmup) ** -0.5
