@@ -319,6 +319,9 @@ class Translator:
         attention = answer["attention"][0, :, :, : len(target), : len(source)]
         return Explanation(source, target, attention)
 
+    def _length(self, text):
+        return self._lengths([text])[0]
+
     def _lengths(self, texts):
         """The number of tokens in each text, without start and end: an int array."""
         return np.array([*map(len, self.tokenizer.encode(texts))], int)
@@ -327,8 +330,7 @@ class Translator:
         """Cuts the sentences that are too long for the model."""
         limit, fitting = self.max_length - 1, pieces[:1]
         for sentence, space in zip(pieces[1::2], pieces[2::2], strict=True):
-            count = lambda part: self._lengths([part])[0]  # noqa: E731
-            parts = sentences.split_to_fit(sentence, count, limit)
+            parts = sentences.split_to_fit(sentence, self._length, limit)
             if len(parts) > 1:
                 long = f"a sentence of more than {limit} tokens"
                 log.info("text %d: %s becomes %d parts", number, long, len(parts[::2]))
