@@ -3,7 +3,6 @@
 import tracemalloc
 from collections import Counter
 from itertools import chain, islice, pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -218,20 +217,6 @@ def test_hardly_anything_is_padding(tokens, rows):
     in_order = evaluation_batches(rows, **SMALL)
     assert padding(in_order) < 0.1
     assert Counter(chain.from_iterable(map(read, in_order))) == Counter(rows)
-
-
-def test_real_pairs_have_less_than_a_tenth_of_padding(tmp_path):
-    file = Path(__file__).parents[2] / "shared" / "data" / "pt_en" / "train.free.tsv.gz"
-    if not file.exists():
-        pytest.skip("the data is not here")
-    import gzip
-
-    with gzip.open(file, "rt", encoding="utf-8") as lines:
-        pairs = [line.rstrip("\n").split("\t")[:2] for line in islice(lines, 20_000)]
-    tokenizer = Tokenizer.train(chain.from_iterable(pairs[:5000]), 2000)
-    tokens = write_tokens(tmp_path, [pairs], tokenizer, 128)
-    some = TrainingBatches(tokens, tokens_per_batch=4096, max_length=128)
-    assert padding(block(some, 0)) < 0.1
 
 
 def test_fixed_shapes_are_few(tmp_path):

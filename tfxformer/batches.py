@@ -318,13 +318,6 @@ def evaluation_batches(rows, *, tokens_per_batch, max_length, fixed_shapes=False
 
     Returns:
         A list of ``((source, target_in), target_out)``, NumPy arrays.
-
-    Example:
-        >>> rows = [([10, 11], [20]), ([12], [])]
-        >>> [batch] = evaluation_batches(rows, tokens_per_batch=64, max_length=16)
-        >>> (source, target_in), target_out = batch
-        >>> source.tolist(), target_in.tolist(), target_out.tolist()
-        ([[10, 11, 3], [12, 3, 0]], [[2, 20], [2, 0]], [[20, 3], [3, 0]])
     """
     rows = [row for row in rows if max(map(len, row)) < max_length]
     rows = _Rows.of_sides([side for row in rows for side in row])

@@ -15,12 +15,7 @@ _INVISIBLE, _CONTROL = re.compile(INVISIBLE), re.compile("[\x00-\x1f\x7f-\x9f]")
 
 
 class Pair(NamedTuple):
-    """A sentence and its translation.
-
-    Example:
-        >>> Pair("Bom dia!", "Good morning!").target
-        'Good morning!'
-    """
+    """A sentence and its translation."""
 
     source: str
     target: str

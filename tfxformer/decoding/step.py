@@ -95,13 +95,6 @@ def length_limit(source, options, max_length):
     Returns:
         int32 ``(batch,)``: ``options.max_length``, or twice the source's tokens plus
         ten; 0 for a source with only the end token.
-
-    Example:
-        >>> import numpy as np
-        >>> from tfxformer.decoding import DecodingOptions
-        >>> source = np.array([[7, 8, 3], [3, 0, 0]])
-        >>> np.asarray(length_limit(source, DecodingOptions(), 64)).tolist()
-        [16, 0]
     """
     length = ops.sum(ops.cast(padding_mask(source), "int32"), axis=1)
     limit = 2 * length + 10

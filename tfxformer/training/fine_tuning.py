@@ -18,10 +18,6 @@ def settings(name):
 
     Raises:
         UserError: there is no such model.
-
-    Example:
-        >>> settings("pt_en")["tokenizer"]
-        {'vocab_size': 8000}
     """
     path = _find(name)
     if not _is_export(path):

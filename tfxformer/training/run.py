@@ -251,11 +251,6 @@ def build_model(config, vocab_size, precision="float32", model_class=None):
 
     Returns:
         A built `Transformer`.
-
-    Example:
-        >>> config = load_config("tiny", overrides=["model.num_layers=1"])
-        >>> build_model(config, vocab_size=300).count_params()
-        501760
     """
     from tfxformer.model import Transformer
 
