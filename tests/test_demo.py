@@ -16,6 +16,7 @@ from tfxformer import demo
 from tfxformer.config import Config
 from tfxformer.decoding import DecodingOptions
 from tfxformer.errors import UserError
+from tfxformer.plots.attention_maps import readable
 from tfxformer.translator import Translator
 
 SENTENCE = "O gato preto bebeu o leite."
@@ -29,20 +30,29 @@ def brief(translator):
 
 
 @pytest.mark.parametrize("text", [f"  {SENTENCE}\n", "Olá! Bom dia.\nSim."])
-def test_a_translation_grows_and_its_parts_follow(brief, text):
+def test_a_sentence_grows_a_text_is_one_batch_and_its_parts_follow(brief, text):
     found, seen = {}, []
     for answer in demo.answers(brief, text):
         found |= answer
         seen += [answer["translation"]] if "translation" in answer else []
     text = text.strip()
-    assert found["translation"] == brief(text) and len({*seen}) > 3
-    assert all(later.startswith(sooner) for sooner, later in itertools.pairwise(seen))
     sentence, *others = brief.parts(text)[1::2]
-    assert found["sentence"] == sentence
-    assert re.match(r"\d+ tokens in \d+\.\d s\.", found["status"])
-    assert (f"has {len(others) + 1} parts" in found["status"]) == bool(others)
+    assert found["translation"] == brief(text)
+    assert len(seen) == 1 if others else len({*seen}) > 3
+    assert all(later.startswith(sooner) for sooner, later in itertools.pairwise(seen))
+    assert re.match(r"\d+ (tokens|sentences .*) in \d+\.\d s\.", found["status"])
+    assert (f"the first: “{sentence}”" in found["status"]) == bool(others)
     best = [[text, round(score, 3)] for text, score in brief.n_best([sentence])[0]]
     assert [row[:2] for row in found["alternatives"]] == best
+    tokens = found["maps"]["cross"][0]
+    for step, (token, candidates) in enumerate(
+        zip(tokens, found["candidates"], strict=True), 1
+    ):
+        shares = [share for _, share in candidates]
+        assert candidates[0][0] == token and shares == sorted(shares)[::-1]
+        view = demo._step(found["maps"], found["candidates"], step, list)
+        assert view[0].endswith(f"→ **{token}**") and len(view[1]) == len(shares) == 5
+        assert [text for text, _ in view[2]] == found["maps"]["cross"][1]
     answer = brief.explain(sentence)
     source, target = len(answer.source_tokens), len(answer.target_tokens)
     padding, ahead = (figure.axes[0].images[0] for figure in demo._masks(found["maps"]))
@@ -104,16 +114,20 @@ def test_in_a_browser():
             keys = page.frame_locator("iframe[title=attention]").locator("#keys button")
 
             def expect(sentence):
-                tokens = translator.explain(sentence).source_tokens
+                tokens = readable(translator.explain(sentence).source_tokens)
                 sync_api.expect(keys).to_contain_text(tokens)
                 assert english.input_value() == translator(sentence)
 
+            expect(demo.EXAMPLES[0])  # the page opens with a translation
             source.fill(SENTENCE)
             page.keyboard.press("Enter")
             expect(SENTENCE)
             page.get_by_label("English reads itself").check()
+            sync_api.expect(keys.first).to_contain_text("(start)")
+            page.get_by_label("Raw tokens").check()
             sync_api.expect(keys.first).to_contain_text("<s>")
-            page.get_by_role("tab", name="Alternatives").click()
+            page.get_by_label("Raw tokens").uncheck()
+            page.get_by_role("tab", name="N-best").click()
             best = translator.n_best([SENTENCE])[0][0][0]
             sync_api.expect(page.get_by_role("gridcell").first).to_have_text(best)
             for tab in ("Positions", "Masks"):
@@ -121,8 +135,8 @@ def test_in_a_browser():
                 sync_api.expect(page.locator("img:visible")).to_have_count(2)
             page.get_by_role("tab", name="Attention").click()
             page.get_by_label("English reads Portuguese").check()
-            page.get_by_text(demo.EXAMPLES[0]).click()
-            expect(demo.EXAMPLES[0])
+            page.get_by_text(demo.EXAMPLES[1]).click()
+            expect(demo.EXAMPLES[1])
             source.fill("a " * 1500)
             page.get_by_role("button", name="Translate").click()
             page.get_by_text("takes 2,000").wait_for()

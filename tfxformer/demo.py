@@ -1,4 +1,4 @@
-"""A local page to try a translator: `tfxformer demo`, the extra ``demo``."""
+"""A local page that translates and shows how: `tfxformer demo`, the extra ``demo``."""
 
 import contextlib
 import math
@@ -15,14 +15,20 @@ import numpy as np
 from tfxformer.console import say
 from tfxformer.errors import UserError
 from tfxformer.plots import draw_mask, draw_positions
-from tfxformer.plots.attention_maps import AttentionPage, attention_maps
+from tfxformer.plots.attention_maps import (
+    AttentionPage,
+    attention_maps,
+    best_head,
+    readable,
+    token_probabilities,
+)
 from tfxformer.repository import SHIPPED, chosen_model
 from tfxformer.training.run import Run
 from tfxformer.translator import Translator
 
 EXAMPLES = [
+    "Eu li um livro novo sobre o mar.",
     "A minha irmã tem um gato preto.",
-    "A bola é azul.",
     "Quanto custa este livro?",
     "Vou à praia amanhã.",
     "Ela não gosta de café. Ele gosta de chá.",
@@ -30,17 +36,18 @@ EXAMPLES = [
 # A page is for sentences; documents have `tfxformer translate` and `bulk`.
 MOST_CHARACTERS = 2000
 PADDING = 3  # tokens of padding in the picture of the padding mask
+CANDIDATES = 5  # next tokens at each step
 
 
 def demo(run=None, checkpoint="best", host="127.0.0.1", port=7860):
-    """Serves the page until SIGTERM or Ctrl-C; prints its address once it is there.
+    """Serves the page until SIGTERM or Ctrl-C; prints its address when it is ready.
 
     Args:
         run: a run folder or an exported model; None for the model that comes with the
             package.
         checkpoint: "best" or "last", for a run folder.
         host: the address to listen on.
-        port: 0 for a free one.
+        port: the port; 0 for a free one.
 
     Raises:
         UserError: when the port is taken, or there is no such model.
@@ -59,9 +66,8 @@ def demo(run=None, checkpoint="best", host="127.0.0.1", port=7860):
         raise UserError(f"--host {host} --port {port}: {error.strerror}") from None
     path = chosen_model(run)
     translator = Translator.load(path, checkpoint)
+    say("getting ready")  # the page opens with a translation
     page = _page(translator, *_languages(path), model="/".join(Path(path).parts[-2:]))
-    say("getting ready")
-    translator("Olá.")  # traces the graphs, so that the first user need not wait
     from gradio.themes import Default
 
     # Installed fonts: Gradio's own would come from elsewhere.
@@ -96,17 +102,19 @@ def _languages(path):
 
 
 def answers(translator, text):
-    """All that the page shows of a text, each part as soon as it is there.
+    """Everything that the page shows about a text, each part as soon as it is ready.
+
+    A single sentence grows token by token. Several sentences are one batch.
 
     Args:
         translator: a `Translator`.
         text: a string.
 
     Yields:
-        Dicts of some of these: ``translation``, which grows token by token,
-        ``status``, ``sentence`` (the first, which the others are of), ``alternatives``
-        (rows of a translation, its score and its probability a token), ``maps`` (what
-        `attention_maps` returns).
+        Dicts with some of these: ``translation``, ``status``, ``alternatives`` (rows
+        of a translation, its score and its probability per token), ``maps`` (what
+        `attention_maps` returns) and ``candidates`` (for each step, the most probable
+        tokens and their probabilities). The last three show the first sentence.
 
     Raises:
         UserError: when there is nothing to translate, or too much.
@@ -119,36 +127,60 @@ def answers(translator, text):
             f"That is {len(text):,} characters, and this page takes "
             f"{MOST_CHARACTERS:,}. Use `tfxformer translate` for documents."
         )
-    began, written = time.monotonic(), -1
-    for translation in translator.stream(text):
-        written += 1  # the last is the whole once more
-        yield {"translation": translation}
+    began, (sentence, *others) = time.monotonic(), translator.parts(text)[1::2] or [""]
+    if others:
+        translation = translator(text)
+        count = f"{len(others) + 1} sentences or parts of sentences"
+    else:
+        for translation in translator.stream(text):
+            yield {"translation": translation}
+        count = f"{len(translator.tokenizer.encode([translation])[0]) + 1} tokens"
     if not translation:
         raise UserError("There is nothing in it to translate.")
-    status = f"{written} tokens in {time.monotonic() - began:.1f} s."
-    sentence, *others = translator.parts(text)[1::2]
+    status = f"{count} in {time.monotonic() - began:.1f} s."
     if others:
-        status += (
-            f" The model reads one sentence at a time, of {translator.max_length - 1} "
-            f"tokens at most: the text has {len(others) + 1} parts. The tabs show the "
-            f"first: “{sentence}”"
-        )
-    yield {"status": status, "sentence": sentence}
+        status += f" The tabs show the first: “{sentence}”"
+    yield {"translation": translation, "status": status}
     found = translator.n_best([sentence])[0]
     rows = [[text, round(score, 3), f"{math.exp(score):.0%}"] for text, score in found]
     yield {"alternatives": rows}
-    yield {"maps": attention_maps(translator, sentence)}
+    maps = attention_maps(translator, sentence)
+    shares = token_probabilities(translator, maps)
+    likeliest = np.argsort(-shares)[:, :CANDIDATES]
+    candidates = [
+        [*zip(translator.tokenizer.tokens(ids), row[ids].tolist(), strict=True)]
+        for ids, row in zip(likeliest.tolist(), shares, strict=True)
+    ]
+    yield {"maps": maps, "candidates": candidates}
 
 
-def _masks(maps):
-    """Pictures of the encoder's padding mask, with 3 of padding, and the decoder's."""
-    source, target = maps["encoder"][0], maps["decoder"][0]
-    padded = source + PADDING * ["<pad>"]
+def _step(maps, candidates, number, names):
+    """One step of decoding, from 1: what was written, candidates, what was read."""
+    target, source, weights = maps["cross"]
+    number = min(number, len(target))
+    *written, new = names(target[:number])
+    tokens, shares = zip(*candidates[number - 1], strict=True)
+    named = {}
+    for name, token, share in zip(
+        names(["<s>", *tokens])[1:], tokens, shares, strict=True
+    ):
+        named[token if name in named else name] = share
+    read = weights[best_head(weights)][number - 1].round(3).tolist()
+    text = f"{' '.join(written) or '(nothing)'} → **{new}**"
+    return text, named, [*zip(names(source), read, strict=True)]
+
+
+def _masks(maps, names=list):
+    """Pictures of the encoder's padding mask, with some padding, and the decoder's."""
+    source, target = names(maps["encoder"][0]), names(maps["decoder"][0])
+    padded = source + names(PADDING * ["<pad>"])
     seen = np.tile(np.arange(len(padded)) < len(source), (len(source), 1))
     ahead = np.tri(len(target), dtype=bool)
     return (
-        draw_mask(source, padded, seen, "Padding mask of the encoder"),
-        draw_mask(target, target, ahead, "Look-ahead mask of the decoder"),
+        draw_mask(source, padded, seen, "Padding mask: no token reads padding"),
+        draw_mask(
+            target, target, ahead, "Look-ahead mask: no token reads those after it"
+        ),
     )
 
 
@@ -165,13 +197,26 @@ def _page(translator, source, target, model):
         (f"{target} reads itself", "decoder"),
     ]
 
-    def frame(maps, kind):
+    def frame(found, kind, raw):
+        if not found:
+            return None
+        queries, keys, weights = found["maps"][kind]
         title = next(name for name, value in kinds if value == kind)
-        return AttentionPage(*maps[kind], title)._repr_html_()
+        names = _names(raw)
+        page = AttentionPage(names(queries), names(keys), weights, title)
+        return page._repr_html_()
 
-    def translate(text, kind):
+    def step(found, number, raw):
+        return _step(**found, number=number, names=_names(raw)) if found else [None] * 3
+
+    def rename(found, kind, number, raw):
+        masks = _masks(found["maps"], _names(raw)) if found else (None, None)
+        parts = frame(found, kind, raw), *step(found, number, raw), *masks
+        return dict(zip(views, parts, strict=True))
+
+    def translate(text, kind, raw):
         # An answer begins with an empty page: nothing of another text stays.
-        shown = dict.fromkeys(outputs) | {translation: "", status: ""}
+        shown = dict.fromkeys(outputs) | {translation: "", status: "", number: 1}
         yield shown
         try:
             for answer in answers(translator, text):
@@ -180,69 +225,114 @@ def _page(translator, source, target, model):
                     yield shown
         except UserError as error:
             raise gr.Error(str(error), duration=None, print_exception=False) from None
-        maps = answer["maps"]
-        shown |= {attention: frame(maps, kind)}
-        padding, ahead = _masks(maps)
-        shown |= {padding_picture: padding, ahead_picture: ahead}
+        shown |= {found: answer} | rename(answer, kind, 1, raw)
+        steps = len(answer["candidates"])
+        shown |= {number: gr.update(maximum=max(steps, 2), value=1)}
         if embedding.use_positions:
-            encoding = embedding.encodings(len(maps["encoder"][0]))
+            encoding = embedding.encodings(len(answer["maps"]["encoder"][0]))
             shown |= {
                 positions: draw_positions(encoding),
                 similarity: draw_positions(encoding, "similarity"),
             }
         yield shown  # all at once: Gradio drops earlier updates of tabs not yet seen
 
-    def look(sentence, kind):
-        return frame(attention_maps(translator, sentence), kind) if sentence else None
-
     with gr.Blocks(title=title, analytics_enabled=False) as blocks:
-        gr.Markdown(f"# {title}\n{model}")
-        text = gr.Textbox(
-            label=source,
-            placeholder="Type here, then press Enter",
-            max_lines=8,
-            autofocus=True,
+        gr.Markdown(
+            f"# {title}\n"
+            f"This page translates with the Transformer `{model}` and shows what the "
+            "model computes.  \nThe model is small and makes mistakes: check what it "
+            "writes before you use it."
         )
-        button = gr.Button("Translate", variant="primary")
-        examples = gr.Examples(EXAMPLES, text) if source == "Portuguese" else None
-        translation = gr.Textbox(label=target, interactive=False, buttons=["copy"])
-        status = gr.Markdown()
-        sentence = gr.State("")
+        first = EXAMPLES[0] if source == "Portuguese" else ""
+        with gr.Row():
+            with gr.Column():
+                text = gr.Textbox(
+                    first,
+                    label=source,
+                    placeholder="Type here, then press Enter",
+                    max_lines=8,
+                )
+                button = gr.Button("Translate", variant="primary")
+            with gr.Column():
+                translation = gr.Textbox(
+                    label=target, interactive=False, buttons=["copy"]
+                )
+                status = gr.Markdown()
+        examples = gr.Examples(EXAMPLES, text) if first else None
+        found = gr.State()
+        raw = gr.Checkbox(
+            label="Raw tokens",
+            info="Show tokens as in the vocabulary: ▁ begins a word, </s> is the end.",
+        )
         with gr.Tab("Attention", render_children=True):
             kind = gr.Radio(kinds, value="cross", label="Whose attention")
             attention = gr.HTML()
-        with gr.Tab("Alternatives", render_children=True):
+        with gr.Tab("Step by step", render_children=True):
             gr.Markdown(
-                "The list of beam search, best first. The score is the mean "
-                "log-probability of a token. The translation above is greedy: it takes "
-                "the likeliest token each time."
+                "The decoder writes one token at a time. Move the slider to see each "
+                "step: the tokens written before it, the most probable next tokens, "
+                "and the source tokens that the decoder read."
+            )
+            number = gr.Slider(1, 2, 1, step=1, label="Step")
+            written = gr.Markdown()
+            with gr.Row():
+                candidates = gr.Label(
+                    label="The five most probable next tokens",
+                    num_top_classes=CANDIDATES,
+                )
+                read = gr.HighlightedText(
+                    label="Share of attention, in the head that aligns words best",
+                    combine_adjacent=False,
+                )
+        with gr.Tab("N-best", render_children=True):
+            gr.Markdown(
+                "Beam search keeps several translations and ranks them by score, the "
+                "mean log-probability per token; the translation above is greedy and "
+                "takes the most probable token each time."
             )
             alternatives = gr.Dataframe(
-                headers=[target, "Score", "Probability a token"],
-                label="Alternatives",
+                headers=[target, "Score", "Probability per token"],
+                label="N-best",
                 interactive=False,
                 wrap=True,
             )
         with gr.Tab("Positions", render_children=True):
-            positions = gr.Plot(label="What is added to the embeddings of the tokens")
-            similarity = gr.Plot(label="How alike the positions are")
+            gr.Markdown(
+                "The model adds the encoding of each position to the token's embedding."
+            )
+            positions, similarity = (gr.Plot(show_label=False) for _ in range(2))
         with gr.Tab("Masks", render_children=True):
-            padding_picture = gr.Plot(label="No token reads padding")
-            ahead_picture = gr.Plot(label="No token reads the tokens after it")
-        parts = {
-            "translation": translation,
-            "status": status,
-            "sentence": sentence,
-            "alternatives": alternatives,
-        }
-        outputs = [*parts.values(), attention, positions, similarity]
-        outputs += [padding_picture, ahead_picture]
+            gr.Markdown(
+                "A mask adds −∞ to the scores of positions that a token must not read, "
+                "so that softmax gives them no attention."
+            )
+            with gr.Row():
+                mask_pictures = [gr.Plot(show_label=False) for _ in range(2)]
+        parts = {"translation": translation, "status": status}
+        parts |= {"alternatives": alternatives}
+        steps = [written, candidates, read]
+        views = [attention, *steps, *mask_pictures]
+        outputs = [*parts.values(), found, number, *views, positions, similarity]
         # One at a time: neither TensorFlow nor Matplotlib is faster at two.
         shared = {"concurrency_id": "model", "show_progress": "hidden"}
         shared |= {"api_visibility": "private", "trigger_mode": "always_last"}
-        asked = [text, kind]
+        asked = [text, kind, raw]
         gr.on([button.click, text.submit], translate, asked, outputs, **shared)
-        kind.change(look, [sentence, kind], attention, **shared)
+        kind.change(frame, [found, kind, raw], attention, **shared)
+        number.change(step, [found, number, raw], steps, **shared)
+        raw.change(rename, [found, kind, number, raw], views, **shared)
         if examples:
             examples.load_input_event.then(translate, asked, outputs, **shared)
+            *_, opening = translate(first, "cross", False)
+            opening |= {status: ""}  # starting up took most of the time
+            blocks.load(lambda: opening, None, outputs, **shared)
+        else:
+            translator(
+                "Olá."
+            )  # traces the graphs, so that the first user need not wait
     return blocks
+
+
+def _names(raw):
+    """How to show tokens: as the vocabulary has them, or readable."""
+    return list if raw else readable

@@ -156,7 +156,7 @@ class AttentionPage:
         # The frame may run its script, and reach nothing around it.
         return (
             f'<iframe srcdoc="{html.escape(self.html)}" title="attention" '
-            'sandbox="allow-scripts" width="100%" height="460" '
+            'sandbox="allow-scripts" width="100%" height="600" '
             'style="border: 0"></iframe>'
         )
 
