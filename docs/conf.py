@@ -1,8 +1,8 @@
 """The documentation site: ``sphinx-build -W --keep-going -n docs OUT``.
 
-No network is needed to build it, none to read it, and no notebook is run: each is
-shown from the outputs that it is stored with. `made.py` writes the parts of the pages
-that are made from the code, so that they cannot fall behind it.
+You need no network to build the site or to read it. The build runs no notebook: it
+shows the outputs that each one stores. `made.py` writes the parts of the pages that come
+from the code, so that they always match it.
 """
 
 import sys
@@ -40,7 +40,7 @@ myst_enable_extensions = ["deflist", "dollarmath"]
 myst_heading_anchors = 4
 nb_execution_mode = "off"
 nb_merge_streams = True
-# Widgets would be fetched from elsewhere; no page has one.
+# No page has a widget; Sphinx would load its scripts from the network.
 nb_ipywidgets_js = {}
 nb_mime_priority_overrides = [
     ("html", "text/html", 0),
@@ -48,9 +48,9 @@ nb_mime_priority_overrides = [
     ("html", "image/png", 2),
 ]
 
-# Docstrings spell code with one back-tick: a link where it names something of ours.
+# Docstrings put code in single back-ticks; names of ours become links.
 default_role = "py:obj"
-# What others define is not looked up: that would take the network.
+# Looking up names of other projects would need the network.
 nitpick_ignore_regex = [("py:.*", r"(?!tfxformer\.).*")]
 autodoc_inherit_docstrings = False
 autodoc_member_order = "bysource"
@@ -76,14 +76,15 @@ html_math_renderer = "mathml"
 
 
 def setup(app):
-    """What the extensions above do not do."""
+    """Connect the listeners of `made.py`, and show formulas as MathML."""
     app.connect("config-inited", made.copy_notebooks)
     app.connect("config-inited", made.check_cheat_sheet)
     app.connect("source-read", made.fill_in)
+    app.connect("build-finished", made.write_attention_page)
     app.connect("autodoc-process-docstring", made.adapt_docstring, priority=400)
     app.connect("autodoc-process-signature", made.plain_signature)
     app.connect("missing-reference", made.resolve_alias)
-    # MathML is shown by browsers themselves, and read out by screen readers.
+    # Browsers show MathML without a script, and screen readers read it aloud.
     app.add_html_math_renderer("mathml", (_inline_math, None), (_block_math, None))
 
 

@@ -23,6 +23,7 @@ PAGES = {
     "export/pt_en/README.md": "model_card.md",
     "serving/README.md": "tensorflow_serving.md",
 }
+SENTENCE = "O gato preto bebeu o leite."
 MARK = re.compile(r"^<!-- made: (\w+)(?: (\S+))? -->$", re.MULTILINE)
 LINK = re.compile(r"(\]\()([^)#\s]*)(#[^)\s]*)?(\))")
 
@@ -121,11 +122,11 @@ BESIDE_FIGURE_1 = [
 
 
 def copy_notebooks(app, config):
-    """Puts the notebooks where Sphinx looks for pages; a listener of Sphinx's.
+    """Copy the notebooks to where Sphinx looks for pages; a listener of Sphinx's.
 
     Args:
-        app: the Sphinx application, which is not looked at.
-        config: its settings, which are not looked at.
+        app: the Sphinx application, which is not used.
+        config: its settings, which are not used.
     """
     folder = HERE / "notebooks"
     folder.mkdir(exist_ok=True)
@@ -142,7 +143,7 @@ def copy_notebooks(app, config):
         }
         text = json.dumps(notebook)
         copy = folder / name
-        # One that is the same is not read anew.
+        # Sphinx reads only the copies that have changed.
         if not copy.exists() or copy.read_text("utf-8") != text:
             copy.write_text(text, "utf-8")
 
@@ -172,13 +173,40 @@ def check_cheat_sheet(app, config):
         raise ValueError("cheat_sheet.md: its tables have another form")
 
 
-def fill_in(app, name, source):
-    """Puts what is made in the place of its mark; a listener of Sphinx's.
+def attention(_):
+    """A frame with the page that `write_attention_page` writes."""
+    return (
+        '<iframe src="attention_page.html" title="Attention of the shipped model" '
+        'sandbox="allow-scripts" class="attention"></iframe>\n\n'
+        f"*The shipped model translates “{SENTENCE}”. Point at a token to see "
+        "which tokens it attends to, and choose a layer and a head. "
+        "`tfxformer plot attention` makes this page for your own sentence.*"
+    )
+
+
+def write_attention_page(app, error):
+    """Writes the front page's attention page, with the shipped model.
 
     Args:
-        app: the Sphinx application, which is not looked at.
+        app: the Sphinx application.
+        error: why the build failed, or None.
+    """
+    from tfxformer import Translator
+    from tfxformer.plots.attention_maps import AttentionPage, attention_maps
+
+    if error is None and app.builder.format == "html":
+        maps = attention_maps(Translator.load(), SENTENCE)
+        page = AttentionPage(*maps["cross"], "Cross-attention")
+        page.save(Path(app.outdir) / "attention_page.html")
+
+
+def fill_in(app, name, source):
+    """Replace each mark with the part that it names; a listener of Sphinx's.
+
+    Args:
+        app: the Sphinx application, which is not used.
         name: the page's name.
-        source: a list of one string, its text; changed in place.
+        source: a list of one string, its text, changed in place.
     """
     if name.startswith("notebooks/"):
         return
@@ -231,7 +259,8 @@ def file(path):
     Returns:
         Its Markdown, with links that work here.
     """
-    return linked((ROOT / path).read_text("utf-8"), path)
+    text = linked((ROOT / path).read_text("utf-8"), path)
+    return MARK.sub(lambda mark: MAKERS[mark[1]](mark[2]), text)
 
 
 def figure_1(_):
@@ -403,10 +432,17 @@ def settings(_):
     return "\n".join(rows)
 
 
-MAKERS = {
-    maker.__name__: maker
-    for maker in (command_groups, commands, figure_1, file, names, options, settings)
-}
+_MAKERS = (
+    attention,
+    command_groups,
+    commands,
+    figure_1,
+    file,
+    names,
+    options,
+    settings,
+)
+MAKERS = {maker.__name__: maker for maker in _MAKERS}
 
 
 def adapt_docstring(app, what, name, found, options, lines):
@@ -417,7 +453,7 @@ def adapt_docstring(app, what, name, found, options, lines):
     Sphinx's, before napoleon's.
 
     Args:
-        app: the Sphinx application, which is not looked at.
+        app: the Sphinx application, which is not used.
         what: the kind of thing that has the docstring.
         name: its name.
         found: the thing itself.
@@ -437,7 +473,7 @@ def plain_signature(app, what, name, found, options, signature, returns):
     A listener of Sphinx's.
 
     Args:
-        app: the Sphinx application, which is not looked at.
+        app: the Sphinx application, which is not used.
         what: the kind of thing that has the signature.
         name: its name.
         found: the thing itself.
