@@ -1,8 +1,8 @@
 """The documentation site: ``sphinx-build -W --keep-going -n docs OUT``.
 
 You need no network to build the site or to read it. The build runs no notebook: it
-shows the outputs that each one stores. `made.py` writes the parts of the pages that come
-from the code, so that they always match it.
+shows the outputs that each one stores. `made.py` writes the parts of the pages that
+come from the code, so that they always match it.
 """
 
 import sys
