@@ -11,6 +11,7 @@ import types
 from pathlib import Path
 
 import augment
+import average
 import distill
 import mix
 import overlap
@@ -31,7 +32,7 @@ def run(monkeypatch, script, *arguments):
     script.main()
 
 
-@pytest.mark.parametrize("script", [augment, mix, overlap, textbooks])
+@pytest.mark.parametrize("script", [augment, average, mix, overlap, textbooks])
 def test_examples(script):
     assert not doctest.testmod(script).failed
 

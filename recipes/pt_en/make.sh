@@ -36,8 +36,7 @@ for stage in $(seq "$stages"); do
   if [ ! -e "export/pt_en/$stage" ]; then
     tfxformer train --config "$recipe/model.yaml" --seed "$stage" --from "$model" \
       --out "stage$stage"
-    # With a moving average of the weights, the best checkpoint is that average.
-    tfxformer export --run "stage$stage" --precision float16 --to export --name pt_en
+    python "$recipes/average.py" "$model" "stage$stage" export pt_en
   fi
   model=export/pt_en/$stage
 done

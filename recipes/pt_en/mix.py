@@ -46,6 +46,8 @@ HELD = {
 }
 # Whose Portuguese the teacher translates.
 TAUGHT = ("prose", "docs", "interface")
+# Whose English is the teacher's.
+TEACHERS = ("everyday", "news", "taught")
 
 _CHRF = CHRF()
 # The kinds of the registers in `human.sources.tsv`; all others are prose.
@@ -57,6 +59,7 @@ _NEGATION = re.compile(
     r"barely|unless|non|without|ain't)\b|n['’]t\b",
     re.IGNORECASE,
 )
+_WORD = re.compile(r"[^\W\d_]+")
 _CODE = re.compile(
     r"[{}<>\\|_=~@#$^`\[\]]|%\w|&\w|\(\)|::|https?:|\b[a-z]+[A-Z]|\w\.[a-z]{2,}\b|"
     r"^\d+:"
@@ -101,6 +104,25 @@ def is_clean(source, target):
     sides = (source, target)
     one, other = (sorted(re.findall(r"\d+", side)) for side in sides)
     return one == other and not any(map(_CODE.search, sides))
+
+
+def invents(source, target, known):
+    """Returns whether a target has a word that nobody uses and the source lacks.
+
+    Names and short words are not looked at.
+
+    Example:
+        >>> known = {"the", "rain", "falls"}
+        >>> invents("A chuva cai.", "The rain falls.", known)
+        False
+        >>> invents("A chuva cai torrencialmente.", "Rain falls torentially.", known)
+        True
+    """
+    said = {*_WORD.findall(source.lower())}
+    return any(
+        len(word) >= 4 and word.islower() and word not in known and word not in said
+        for word in _WORD.findall(target)
+    )
 
 
 def gather(data, folder):
@@ -161,7 +183,7 @@ def finish(data, folder):
     written = {}
     for kind in TAUGHT:
         for source, target in _rows(folder / f"{kind}.tsv.gz"):
-            written.setdefault(source, target)
+            written.setdefault(" ".join(source.split()), target)  # as the teacher did
     taught = [
         (source, target)
         for source, target in _rows(folder / "teacher.tsv.gz")
@@ -179,6 +201,10 @@ def finish(data, folder):
     tests = {file.stem: files.read(file, "test") for file in tests}
     held_out = [files.read(file) for file in folder.glob("valid.*.tsv")]
     tests["held out"] = [pair for pairs in held_out for pair in pairs]
+    known = set()  # the words of people's English
+    for kind in (kind for kind in KINDS if kind not in TEACHERS):
+        for _, target in _rows(folder / f"{kind}.tsv.gz"):
+            known.update(_WORD.findall(target.lower()))
     counts = ""
     for kind in KINDS:
         overlaps = [Overlap(name, pairs) for name, pairs in tests.items()]
@@ -186,9 +212,10 @@ def finish(data, folder):
             pair
             for pair in files.read(folder / f"{kind}.tsv.gz", cleaned=True)
             if not sum(overlap.holds(pair) for overlap in overlaps)  # each counts
+            and not (kind in TEACHERS and invents(*pair, known))
         ]
         counts += "".join(f"{kind}: {overlap.describe()}\n" for overlap in overlaps)
-        copies = augmented(kept, joined=0.25, careless=0.25)
+        copies = augmented(kept, joined=0.3, careless=0.25)
         files.write(folder / f"copies.{kind}.tsv.gz", copies)
     (folder / "overlap.txt").write_text(counts, "utf-8")
 

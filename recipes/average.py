@@ -1,0 +1,49 @@
+"""Exports the mean of the weights of a run and of the model that it began with.
+
+    python average.py MODEL RUN REPOSITORY NAME
+
+A stage of training learns its mixture and forgets a little. The mean of the weights
+before and after it translates better than either (Wortsman et al. 2022). MODEL is a
+run, an export, or ``pt_en``, the model that comes with the package. The mean becomes
+the next version of NAME in REPOSITORY, with matrices in float16.
+"""
+
+import sys
+
+from tfxformer.exporting.saved_model import write
+from tfxformer.exporting.verify import verify
+from tfxformer.repository import SHIPPED, next_version
+from tfxformer.translator import Translator
+
+AFTER = 0.6  # the share of the run's weights
+
+
+def mean(before, after, share=AFTER):
+    """Returns the weighted mean of two lists of arrays.
+
+    Example:
+        >>> mean([0.0, 10.0], [1.0, 20.0])
+        [0.6, 16.0]
+    """
+    pairs = zip(before, after, strict=True)
+    return [(1 - share) * old + share * new for old, new in pairs]
+
+
+def main():
+    """Runs the command line."""
+    *names, repository, name = sys.argv[1:]
+    before, after = (Translator.load(None if x == SHIPPED else x) for x in names)
+    weights = (x.transformer.get_weights() for x in (before, after))
+    after.transformer.set_weights(mean(*weights))
+
+    def write_and_prove(part):
+        write(after, part, name, "float16")
+        report = verify(part)
+        if not report.ok:
+            sys.exit(report.describe())
+
+    print(next_version(repository, name, write_and_prove)[0])
+
+
+if __name__ == "__main__":
+    main()
