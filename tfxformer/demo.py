@@ -160,14 +160,13 @@ def _step(maps, candidates, number, names):
     number = min(number, len(target))
     *written, new = names(target[:number])
     tokens, shares = zip(*candidates[number - 1], strict=True)
-    named = {}
-    for name, token, share in zip(
-        names(["<s>", *tokens])[1:], tokens, shares, strict=True
-    ):
-        named[token if name in named else name] = share
+    labels = {}
+    shown = names(["<s>", *tokens])[1:]
+    for name, token, share in zip(shown, tokens, shares, strict=True):
+        labels[token if name in labels else name] = share
     read = weights[best_head(weights)][number - 1].round(3).tolist()
     text = f"{' '.join(written) or '(nothing)'} → **{new}**"
-    return text, named, [*zip(names(source), read, strict=True)]
+    return text, labels, [*zip(names(source), read, strict=True)]
 
 
 def _masks(maps, names=list):
@@ -178,9 +177,7 @@ def _masks(maps, names=list):
     ahead = np.tri(len(target), dtype=bool)
     return (
         draw_mask(source, padded, seen, "Padding mask: no token reads padding"),
-        draw_mask(
-            target, target, ahead, "Look-ahead mask: no token reads those after it"
-        ),
+        draw_mask(target, target, ahead, "Look-ahead mask: no token reads later ones"),
     )
 
 
@@ -197,20 +194,21 @@ def _page(translator, source, target, model):
         (f"{target} reads itself", "decoder"),
     ]
 
+    named = {True: list, False: readable}  # as the vocabulary has tokens, or readable
+
     def frame(found, kind, raw):
         if not found:
             return None
         queries, keys, weights = found["maps"][kind]
         title = next(name for name, value in kinds if value == kind)
-        names = _names(raw)
-        page = AttentionPage(names(queries), names(keys), weights, title)
-        return page._repr_html_()
+        sides = named[raw](queries), named[raw](keys)
+        return AttentionPage(*sides, weights, title)._repr_html_()
 
     def step(found, number, raw):
-        return _step(**found, number=number, names=_names(raw)) if found else [None] * 3
+        return _step(**found, number=number, names=named[raw]) if found else [None] * 3
 
     def rename(found, kind, number, raw):
-        masks = _masks(found["maps"], _names(raw)) if found else (None, None)
+        masks = _masks(found["maps"], named[raw]) if found else (None, None)
         parts = frame(found, kind, raw), *step(found, number, raw), *masks
         return dict(zip(views, parts, strict=True))
 
@@ -246,17 +244,11 @@ def _page(translator, source, target, model):
         first = EXAMPLES[0] if source == "Portuguese" else ""
         with gr.Row():
             with gr.Column():
-                text = gr.Textbox(
-                    first,
-                    label=source,
-                    placeholder="Type here, then press Enter",
-                    max_lines=8,
-                )
+                hint = "Type here, then press Enter"
+                text = gr.Textbox(first, label=source, placeholder=hint)
                 button = gr.Button("Translate", variant="primary")
             with gr.Column():
-                translation = gr.Textbox(
-                    label=target, interactive=False, buttons=["copy"]
-                )
+                translation = gr.Textbox(label=target, buttons=["copy"])
                 status = gr.Markdown()
         examples = gr.Examples(EXAMPLES, text) if first else None
         found = gr.State()
@@ -276,10 +268,7 @@ def _page(translator, source, target, model):
             number = gr.Slider(1, 2, 1, step=1, label="Step")
             written = gr.Markdown()
             with gr.Row():
-                candidates = gr.Label(
-                    label="The five most probable next tokens",
-                    num_top_classes=CANDIDATES,
-                )
+                candidates = gr.Label(label="The five most probable next tokens")
                 read = gr.HighlightedText(
                     label="Share of attention, in the head that aligns words best",
                     combine_adjacent=False,
@@ -290,12 +279,8 @@ def _page(translator, source, target, model):
                 "mean log-probability per token; the translation above is greedy and "
                 "takes the most probable token each time."
             )
-            alternatives = gr.Dataframe(
-                headers=[target, "Score", "Probability per token"],
-                label="N-best",
-                interactive=False,
-                wrap=True,
-            )
+            headers = [target, "Score", "Probability per token"]
+            alternatives = gr.Dataframe(headers=headers, label="N-best", wrap=True)
         with gr.Tab("Positions", render_children=True):
             gr.Markdown(
                 "The model adds the encoding of each position to the token's embedding."
@@ -326,13 +311,4 @@ def _page(translator, source, target, model):
             *_, opening = translate(first, "cross", False)
             opening |= {status: ""}  # starting up took most of the time
             blocks.load(lambda: opening, None, outputs, **shared)
-        else:
-            translator(
-                "Olá."
-            )  # traces the graphs, so that the first user need not wait
     return blocks
-
-
-def _names(raw):
-    """How to show tokens: as the vocabulary has them, or readable."""
-    return list if raw else readable

@@ -73,7 +73,6 @@ def test_attention(drawn, command, model, translator, tmp_path, monkeypatch):
     *tokens, weights, title = drawn("draw_attention", *attention)
     assert tokens == [readable(side) for side in maps["cross"][:2]]
     assert title == "Cross-attention"
-    assert drawn("draw_attention", *attention, "--raw")[:2] == maps["cross"][:2]
     assert_array_equal(weights, maps["cross"][2])
     options = ["--layer", 1, "--head", 4, "--kind", "decoder"]
     *_, weights, title = drawn("draw_attention", *attention, *options)
@@ -92,17 +91,16 @@ def test_decoding(command, model, translator, tmp_path, monkeypatch):
     calls, path = [], tmp_path / "picture.gif"
     monkeypatch.setattr(plots, "decoding_frames", lambda *given: calls.append(given))
     monkeypatch.setattr(plots, "gif", lambda frames: b"GIF")
-    decoding = ["plot", "decoding", TEXT, *model, "--raw", "--out", path]
+    decoding = ["plot", "decoding", TEXT, *model, "--out", path]
     assert command(*decoding)[::2] == (f"{path}\n", 0) and path.read_bytes() == b"GIF"
-    assert command(*decoding, "--layer", 1, "--head", 2)[2] == 0
     maps = attention_maps(translator, TEXT)
     target, source, weights = maps["cross"]
-    _, best = best_head(weights)
-    for head, (*sides, drawn, shares, note) in zip([best, 1], calls, strict=True):
-        assert sides == [source, target] and f"head {head + 1};" in note
-        assert_array_equal(drawn, weights[0, head])
-        # Greedy decoding takes the most probable token.
-        assert_allclose(shares, token_probabilities(translator, maps).max(-1))
+    layer, head = best_head(weights)
+    ((*sides, drawn, shares, note),) = calls
+    assert sides == [readable(source), readable(target)] and f"head {head + 1};" in note
+    assert_array_equal(drawn, weights[layer, head])
+    # Greedy decoding takes the most probable token.
+    assert_allclose(shares, token_probabilities(translator, maps).max(-1))
 
 
 def test_training(drawn, run_folder, tmp_path):
@@ -144,12 +142,7 @@ def test_neighbours(drawn, model, translator):
         ("masks a_b --length 2", "--length 2: the sentence has 3 tokens"),
         ("attention _", "the text is empty: give a sentence"),
         ("attention a --head 1", "--head: give --layer, too"),
-        ("decoding a --head 1 --out x.gif", "give both --layer and --head, or"),
         ("decoding a", "--out x.png: its name must end in .gif"),
-        (
-            "decoding a RUN --layer 1 --head 9 --out x.gif",
-            "--layer 1 --head 9: the mod",
-        ),
         ("lengths", "name the pairs, such as --data pairs.tsv"),
         ("curves none", "[Errno 2] No such file or directory: 'none/metrics.jsonl'"),
         ("curves .", "the runs have no measurements to draw"),

@@ -17,7 +17,6 @@ from tfxformer.errors import write_file
 LABEL, NUMBER = 0.13, 0.3  # inches that a cell needs for a label or a number
 WIDE, HIGH = 7, 50  # inches of a picture's panels: a page shows 10 inches readably
 FLOW = "#0f5c99"  # the colour of attention in `draw_decoding`
-DOTS = 150  # an inch in an animation
 POSITION = "position (tokens from the start)"
 STEP, RATE = "training step", "learning rate (no unit)"
 # What a run measures: the split, the name, the label of the axis.
@@ -237,8 +236,7 @@ def draw_decoding(source, target, weights, shares, step=None, shown=1.0, note=""
         weights: attention of each target token to the source, an array ``(T, S)``.
         shares: the probability of each target token, T numbers.
         step: the number of the new token, from 0; None for all of them.
-        shown: how much of the lines to draw, from 0 to 1. Below 1 the new token is
-            not yet written.
+        shown: how much of the lines to draw, 0 to 1. Below 1, the token is not written.
         note: text below the picture.
 
     Returns:
@@ -254,9 +252,9 @@ def draw_decoding(source, target, weights, shares, step=None, shown=1.0, note=""
 
     weights = by_layers(target, source, weights)[0, 0]
     new = range(len(target)) if step is None else [step]
-    tall, above, below = 2.8, 2.25, 0.95
+    tall, above, middle, below = 2.8, 2.25, 1.6, 0.95
     with _drawing(WIDE, tall) as figure:
-        figure.set_layout_engine("none")
+        figure.set(dpi=150, layout_engine="none")
         axes = figure.add_axes((0, 0, 1, 1))
         axes.axis("off")
         words = {"size": 13, "color": "black", "ha": "center", "va": "center_baseline"}
@@ -289,7 +287,6 @@ def draw_decoding(source, target, weights, shares, step=None, shown=1.0, note=""
         for query, key in np.argwhere(weights > 0.01):
             if query in new:
                 x, to, share = middles[1][query], middles[0][key], weights[query, key]
-                middle = (above + below) / 2
                 points = (x, below + 0.2), (x, middle), (to, middle), (to, above - 0.2)
                 line = {"lw": 0.5 + 6 * share, "alpha": shown * (0.2 + 0.6 * share)}
                 curve = Curve(points, [Curve.MOVETO] + 3 * [Curve.CURVE4])
@@ -320,17 +317,10 @@ def gif(frames):
     from PIL import Image
 
     figures, seconds = zip(*frames, strict=True)
-    images = [Image.open(io.BytesIO(png(figure, dpi=DOTS))) for figure in figures]
-    wide, tall = images[0].size
-    strip = Image.new("RGB", (wide, tall * len(images)))  # all share its colours
-    for number, image in enumerate(images):
-        strip.paste(image.convert("RGB"), (0, tall * number))
-    strip = strip.quantize(64)
-    tops = range(0, strip.height, tall)
-    images = [strip.crop((0, top, wide, top + tall)) for top in tops]
+    images = [Image.open(io.BytesIO(png(figure))) for figure in figures]
+    first, *others = (image.convert("RGB").quantize(64) for image in images)
     file, times = io.BytesIO(), [round(1000 * x) for x in seconds]
-    options = {"save_all": True, "append_images": images[1:], "loop": 0}
-    images[0].save(file, "GIF", duration=times, **options)
+    first.save(file, "GIF", save_all=True, append_images=others, duration=times, loop=0)
     return file.getvalue()
 
 
@@ -472,10 +462,10 @@ def draw_curves(runs):
     return figure
 
 
-def png(figure, form="png", dpi="figure"):
+def png(figure, form="png"):
     """A Matplotlib figure as the bytes of a PNG file, or one of another form."""
     file = io.BytesIO()
-    figure.savefig(file, format=form, dpi=dpi)
+    figure.savefig(file, format=form)
     return file.getvalue()
 
 

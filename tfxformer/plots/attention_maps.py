@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+from keras import ops
 
 from tfxformer.errors import write_file
 from tfxformer.layers.masking import look_ahead_mask
@@ -71,9 +72,7 @@ def token_probabilities(translator, maps):
     """
     ids, texts = translator.tokenizer.processor.piece_to_id, ("encoder", "decoder")
     source, inputs = (np.array([ids(maps[kind][0])]) for kind in texts)
-    logits = np.asarray(translator.transformer((source, inputs)), "float64")[0]
-    shares = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    return shares / shares.sum(axis=-1, keepdims=True)
+    return np.asarray(ops.softmax(translator.transformer((source, inputs))[0]))
 
 
 def best_head(weights):

@@ -42,7 +42,6 @@ OwnModel = Annotated[
     Option("--run", "--model", help="A run folder, or an exported SavedModel."),
 ]
 Dark = Annotated[bool, Option("--dark", help="Light letters on a dark background.")]
-Raw = Annotated[bool, Option("--raw", help="Tokens as in the vocabulary: ▁cat, </s>.")]
 
 
 @app.command()
@@ -112,7 +111,6 @@ def attention(
     layer: Annotated[int | None, Option(min=1, help="One layer, from 1.")] = None,
     head: Annotated[int | None, Option(min=1, help="One head of it, from 1.")] = None,
     checkpoint: Checkpoint = "best",
-    raw: Raw = False,
     dark: Dark = False,
 ):
     """Translate a sentence and draw what its tokens read, by layers and heads.
@@ -126,8 +124,7 @@ def attention(
     from tfxformer.plots.attention_maps import AttentionPage, attention_maps, readable
 
     queries, keys, weights = attention_maps(translator, text)[kind]
-    if not raw:
-        queries, keys = readable(queries), readable(keys)
+    queries, keys = readable(queries), readable(keys)
     title = "Cross-attention" if kind == "cross" else f"Self-attention of the {kind}"
     for name, number in (("layer", layer), ("head", head)):
         if number is not None:
@@ -146,39 +143,28 @@ def decoding(
     text: Text,
     out: Annotated[Path, Option(callback=_check_out, help="A .gif file.")],
     run: Model = None,
-    layer: Annotated[int | None, Option(min=1, help="A layer, from 1.")] = None,
-    head: Annotated[int | None, Option(min=1, help="A head of it, from 1.")] = None,
     checkpoint: Checkpoint = "best",
-    raw: Raw = False,
-    dark: Dark = False,
 ):
     """Animate how the decoder writes a translation, one token at a time.
 
-    Lines show the new token's attention to the source, and numbers the probability of
-    each token. Without --layer and --head, the head that aligns words best is shown.
+    Lines show the new token's attention to the source, in the head that aligns words
+    best, and numbers show the probability of each token.
     """
     _check_text(text)
-    if (head is None) != (layer is None):
-        raise UserError("give both --layer and --head, or neither")
     translator = load_translator(run, checkpoint)
     from tfxformer.plots import attention_maps as maps
 
     found = maps.attention_maps(translator, text)
     target, source, weights = found["cross"]
-    if layer is None:
-        layer, head = (1 + number for number in maps.best_head(weights))
-    elif layer > weights.shape[0] or head > weights.shape[1]:
-        most = "{} layers of {} heads".format(*weights.shape)
-        raise UserError(f"--layer {layer} --head {head}: the model has {most}")
+    layer, head = maps.best_head(weights)
     chosen = translator.tokenizer.processor.piece_to_id(target)
     shares = maps.token_probabilities(translator, found)[range(len(target)), chosen]
-    if not raw:
-        source, target = maps.readable(source), maps.readable(target)
-    note = f"lines: attention of layer {layer}, head {head}; numbers: probability"
-    weights = weights[layer - 1, head - 1]
-    with _style(dark):
-        frames = plots.decoding_frames(source, target, weights, shares, note)
-        print(write_file(out, plots.gif(frames)))
+    note = (
+        f"lines: attention of layer {layer + 1}, head {head + 1}; numbers: probability"
+    )
+    sides = maps.readable(source), maps.readable(target)
+    frames = plots.decoding_frames(*sides, weights[layer, head], shares, note)
+    print(write_file(out, plots.gif(frames)))
 
 
 @app.command()
@@ -265,14 +251,10 @@ def _check_text(text):
         raise UserError("the text is empty: give a sentence")
 
 
-def _style(dark):
+def _draw(function, out, dark, *arguments):
     import matplotlib.style
 
-    return matplotlib.style.context("dark_background" if dark else "default")
-
-
-def _draw(function, out, dark, *arguments):
-    with _style(dark):
+    with matplotlib.style.context("dark_background" if dark else "default"):
         try:
             figure = function(*arguments)
         except ValueError as error:  # nothing to draw
