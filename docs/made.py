@@ -3,6 +3,7 @@
 A page asks for one with a comment, ``<!-- made: NAME -->``.
 """
 
+import base64
 import importlib
 import inspect
 import json
@@ -141,7 +142,11 @@ def copy_notebooks(app, config):
             "name": "python",
             "pygments_lexer": "ipython3",
         }
-        text = json.dumps(notebook)
+        # MyST-NB knows no attachments: the pictures become files beside the page.
+        for cell in notebook["cells"]:
+            for picture, forms in cell.pop("attachments", {}).items():
+                (folder / picture).write_bytes(base64.b64decode(*forms.values()))
+        text = json.dumps(notebook).replace("](attachment:", "](")
         copy = folder / name
         # Sphinx reads only the copies that have changed.
         if not copy.exists() or copy.read_text("utf-8") != text:

@@ -317,8 +317,9 @@ def gif(frames):
     from PIL import Image
 
     figures, seconds = zip(*frames, strict=True)
-    images = [Image.open(io.BytesIO(png(figure))) for figure in figures]
-    first, *others = (image.convert("RGB").quantize(64) for image in images)
+    images = [Image.open(io.BytesIO(png(x))).convert("RGB") for x in figures]
+    palette = images[-2].quantize(64)  # one for all: what does not move stays the same
+    first, *others = (image.quantize(palette=palette, dither=0) for image in images)
     file, times = io.BytesIO(), [round(1000 * x) for x in seconds]
     first.save(file, "GIF", save_all=True, append_images=others, duration=times, loop=0)
     return file.getvalue()
@@ -465,7 +466,7 @@ def draw_curves(runs):
 def png(figure, form="png"):
     """A Matplotlib figure as the bytes of a PNG file, or one of another form."""
     file = io.BytesIO()
-    figure.savefig(file, format=form)
+    figure.savefig(file, format=form, dpi=figure.dpi)
     return file.getvalue()
 
 

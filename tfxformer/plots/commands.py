@@ -159,9 +159,7 @@ def decoding(
     layer, head = maps.best_head(weights)
     chosen = translator.tokenizer.processor.piece_to_id(target)
     shares = maps.token_probabilities(translator, found)[range(len(target)), chosen]
-    note = (
-        f"lines: attention of layer {layer + 1}, head {head + 1}; numbers: probability"
-    )
+    note = f"lines: attention of layer {layer + 1}, head {head + 1}; below: probability"
     sides = maps.readable(source), maps.readable(target)
     frames = plots.decoding_frames(*sides, weights[layer, head], shares, note)
     print(write_file(out, plots.gif(frames)))
