@@ -197,11 +197,12 @@ def write_attention_page(app, error):
         error: why the build failed, or None.
     """
     from tfxformer import Translator
-    from tfxformer.plots.attention_maps import AttentionPage, attention_maps
+    from tfxformer.plots.attention_maps import AttentionPage, attention_maps, readable
 
     if error is None and app.builder.format == "html":
-        maps = attention_maps(Translator.load(), SENTENCE)
-        page = AttentionPage(*maps["cross"], "Cross-attention")
+        queries, keys, weights = attention_maps(Translator.load(), SENTENCE)["cross"]
+        sides = readable(queries), readable(keys)
+        page = AttentionPage(*sides, weights, "Cross-attention")
         page.save(Path(app.outdir) / "attention_page.html")
 
 

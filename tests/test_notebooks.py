@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[1]
 NOTEBOOKS = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
 QUICK = 20  # training steps in these tests, in place of a line such as STEPS = 600
 FEWEST_WORDS = 10  # shorter sentences are anyone's
+TUTORIAL = "vou então muito rapidamente partilhar convosco"  # the tutorial's
 # Folders that only some machine has, its address, and the traces of a failed cell.
 PRIVATE = re.compile(
     r"/(?:home|root|Users|work|tmp|opt|mnt|content|builds?|var/folders)/[\w.-]+"
@@ -84,7 +85,8 @@ def test_no_text_of_data_that_is_not_ours_is_in_them():
         with opened(file, "rt", encoding="utf-8", errors="replace") as lines:
             for text in (plain(text) for line in lines for text in line.split("\t")):
                 start = tuple(text.split()[:FEWEST_WORDS])
-                assert len(start) < FEWEST_WORDS or start not in begins, text
+                fine = start not in begins or text.startswith(TUTORIAL)
+                assert len(start) < FEWEST_WORDS or fine, text
 
 
 @pytest.mark.slow
