@@ -129,7 +129,10 @@ def make_data(folder):
     for kind, (_, tags) in mix.HELD.items():
         real = kind in ("everyday", "news", "encyclopedia")
         name = "distilled.free" if real else "human.free"
-        files[name] += [(f"{kind} {s}", f"{kind} {t}", tags[0]) for s, t in buses[:12]]
+        gap = " " if real else "  "  # people leave such gaps
+        files[name] += [
+            (f"{kind}{gap}{s}", f"{kind} {t}", tags[0]) for s, t in buses[:12]
+        ]
     code = "Chame print() 1 vez.", "Call print() once.", "pira"
     other_numbers = "São 3 gatos.", "There are 4 cats.", "pira"
     files["human.free"] += [code, other_numbers, ("gato", "cat", "lexicon")]

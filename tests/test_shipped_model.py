@@ -115,8 +115,13 @@ def test_it_reads_both_kinds_of_portuguese(model):
 
 
 @pytest.mark.slow
-def test_a_beam_never_scores_below_greedy(model, pairs):
-    texts = [pair.source for pair in pairs]
+def test_a_beam_never_scores_below_greedy(model):
+    """On 600 sentences of TED's test set: ten did when the search stopped early."""
+    file = ROOT.parent / "shared" / "data" / "ted" / "test.tsv"
+    if not file.exists():
+        pytest.skip("no ../shared/data beside this checkout")
+    texts = [pair.source for pair in corpora.load(str(file), cleaned=False)[0][:600]]
+    texts = [text for text in texts if len(text.split()) < 60]  # none is split
     _, greedy = model.translate(texts, split_sentences=False)
     best = [found[0][1] for found in model.n_best(texts)]
     assert [b for b, g in zip(best, greedy, strict=True) if b < g - 1e-4] == []

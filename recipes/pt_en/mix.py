@@ -171,7 +171,7 @@ def gather(data, folder):
     files.write(folder / "valid.press.tsv", random.Random(7).sample(press, PRESS))
     for kind, each in found.items():
         files.write(folder / f"{kind}.tsv.gz", [row[:2] for row in each])
-    texts = (row[0] for kind in TAUGHT for row in found[kind])
+    texts = (_one_spaced(row[0]) for kind in TAUGHT for row in found[kind])
     texts = dict.fromkeys(text for text in texts if 4 <= len(text.split()) <= 40)
     part = folder / "human.part"  # what has its name is whole
     part.write_text("".join(f"{text}\n" for text in texts), "utf-8")
@@ -183,7 +183,7 @@ def finish(data, folder):
     written = {}
     for kind in TAUGHT:
         for source, target in _rows(folder / f"{kind}.tsv.gz"):
-            written.setdefault(" ".join(source.split()), target)  # as the teacher did
+            written.setdefault(_one_spaced(source), target)
     taught = [
         (source, target)
         for source, target in _rows(folder / "teacher.tsv.gz")
@@ -225,6 +225,11 @@ def _is_good(taught, written):
     if _OF_FOR_DO.search(taught) and not _OF_FOR_DO.search(written):
         return False
     return _CHRF.sentence_score(taught, [written]).score >= LEAST_LIKE
+
+
+def _one_spaced(text):
+    """A text with single spaces, as the teacher reads and writes it."""
+    return " ".join(text.split())
 
 
 def _rows(path):
