@@ -5,10 +5,13 @@
 `--joined` is the share of the pairs that come a second time, joined to the one or two
 that follow: several sentences in one. `--careless` is the share of all these that come
 again with a source written in haste: without capitals, accents or its final
-punctuation, or with spaces around all punctuation. The same pairs give the same copies.
+punctuation, or with spaces around all punctuation. Where a source has no capitals, the
+sentences of its translation begin in lower case; names and "I" keep their capital. The
+same pairs give the same copies.
 """
 
 import argparse
+import collections
 import hashlib
 import random
 import re
@@ -24,6 +27,9 @@ _QUOTED = re.compile(r"[\"“]([^\"“”]*)[\"”]")
 _CLOSED = re.compile(r"[.!?…][\"”»)]*$")
 # What a tokenizer puts spaces around; not the comma in 1,5.
 _MARKS = re.compile(r"([.…]{2,}|``|''|[!?;:()«»“”\"]|[.,](?!\w))")
+# The first word of a sentence, and the words inside one.
+_FIRST = re.compile(r"(^\W*|[.!?…][\"”»)]*\s+\W*)(\w+)")
+_INNER = re.compile(r"(?<=[\w,;] )\w+")
 
 
 def augmented(pairs, joined, careless):
@@ -45,14 +51,16 @@ def augmented(pairs, joined, careless):
             if others and _CLOSED.search(pair[0]):
                 both = zip(pair, *others, strict=True)
                 with_joined.append(tuple(" ".join(side) for side in both))
+    names = names_in(target for _, target in pairs)
     found = []
-    for pair in with_joined:
-        found.append(pair)
-        chance = _chance_of(pair, "careless")
+    for source, target in with_joined:
+        found.append((source, target))
+        chance = _chance_of((source, target), "careless")
         if chance.random() < careless:
-            source = write_carelessly(pair[0], chance)
-            if source != pair[0]:
-                found.append((source, pair[1]))
+            copy = write_carelessly(source, chance)
+            if copy != source:
+                like = begin_in_lower_case(target, names) if copy.islower() else target
+                found.append((copy, like))
     return found
 
 
@@ -85,6 +93,39 @@ def write_carelessly(text, chance):
             text = _QUOTED.sub(r"``\1''", text)
         text = " ".join(_MARKS.sub(r" \1 ", text).split())
     return text
+
+
+def names_in(texts):
+    """Returns the words that have a capital inside sentences more often than not.
+
+    Example:
+        >>> sorted(names_in(["Then Ana and I left.", "An ant left.", "The ant, Ana!"]))
+        ['Ana', 'I']
+    """
+    counts = collections.Counter(
+        word for text in texts for word in _INNER.findall(text)
+    )
+    return {
+        word
+        for word in counts
+        if word[0].isupper() and counts[word] > counts[word.lower()]
+    }
+
+
+def begin_in_lower_case(text, names):
+    """Returns a text whose sentences begin in lower case, except with a name.
+
+    Example:
+        >>> begin_in_lower_case("We know. Ana left! UFOs? I see.", {"Ana", "I"})
+        'we know. Ana left! UFOs? I see.'
+    """
+
+    def lowered(match):
+        word = match[2]
+        plain = word.istitle() and word not in names
+        return match[1] + (word[0].lower() + word[1:] if plain else word)
+
+    return _FIRST.sub(lowered, text)
 
 
 def without_accents(text):

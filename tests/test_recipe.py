@@ -72,12 +72,12 @@ def test_copies_follow_what_they_copy():
     pairs = [("Pão há.", "Bread."), ("Já são três?", "Is it three?"), ("sim", "yes")]
     careless = augment.augmented(pairs, 0.0, 1.0)
     assert [careless[0], careless[2], careless[4]] == pairs  # "sim" has no other way
-    assert [careless[1][1], careless[3][1]] == ["Bread.", "Is it three?"]
+    assert careless[3][0].islower() and not careless[1][0].islower()
+    assert [careless[1][1], careless[3][1]] == ["Bread.", "is it three?"]
     joined = augment.augmented(pairs, 1.0, 0.0)
     # The last has nothing to follow it.
     assert [pair for pair in joined if pair in pairs] == pairs and len(joined) == 5
     assert ("Já são três? sim", "Is it three? yes") in joined
-    # A copy depends on nothing but its source.
     assert careless[1] in augment.augmented([*pairs[1:], *pairs], 0.0, 1.0)
 
 
