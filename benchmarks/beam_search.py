@@ -1,8 +1,8 @@
-"""Beam search beside greedy: seconds, and how often its best scores below greedy's.
+"""Compares beam search with greedy: the seconds, and how often it scores lower.
 
     python benchmarks/beam_search.py --data ted/test.tsv --beam 4 --n-best 4
 
-To compare two versions of the code, run it in turn from a checkout of each.
+To compare two versions of the code, run this from a checkout of each, in turn.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from tfxformer.tokenizer import encode_source
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", required=True, help="pairs, as a command takes them")
+    parser.add_argument("--data", required=True, help="test pairs, as for evaluate")
     parser.add_argument("--sentences", type=int, default=600)
     parser.add_argument("--beam", type=int, default=4)
     parser.add_argument("--n-best", type=int, default=1)

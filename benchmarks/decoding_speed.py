@@ -1,13 +1,12 @@
-"""Greedy and beam decoding: ours beside CTranslate2 and the TensorFlow tutorial's way.
+"""Compares our decoding speed with CTranslate2's and the TensorFlow tutorial's.
 
     pip install -e '.[test]'
     python benchmarks/decoding_speed.py --data TED_TEST.tsv --threads 1
 
-All have the same weights and the same sentences, in batches of like lengths: `--model`
-is a run folder or an exported model, by default the one that comes with the package.
-What is timed: token ids in, token ids out. "same" is the share of sentences that a
-decoder translates exactly as ours does: int8 has other weights, and each beam search
-has rules of its own. The tutorial's way takes one sentence at a time, greedily.
+Every decoder has the same weights and the same sentences, in batches of similar
+length. The time runs from token ids to token ids. "same" is the share of translations
+that equal ours. They may differ: int8 has other weights, and each beam search has its
+own rules. The tutorial's way decodes one sentence at a time, greedily.
 """
 
 import argparse
@@ -41,7 +40,7 @@ DECODERS = {
 
 
 def batches_of(ids, size, count):
-    """Sentences drawn at random, sorted by length as one would who has many."""
+    """Returns batches of random sentences of similar length."""
     drawn = np.random.default_rng(0).permutation(len(ids))[: max(count, size)]
     rows = sorted((ids[i] for i in drawn), key=len)
     batches = [rows[i : i + size] for i in range(0, len(rows), size)]
@@ -52,7 +51,7 @@ def batches_of(ids, size, count):
 
 
 def same(ours, theirs):
-    """The share of sentences with the same tokens."""
+    """Returns the share of sentences with the same tokens."""
     pairs = zip(ours, theirs, strict=True)
     rows = [zip(one["ids"], other["ids"], strict=True) for one, other in pairs]
     return round(statistics.mean(a == b for row in rows for a, b in row), 4)
@@ -62,14 +61,14 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--data", required=True, help="test pairs, TSV")
-    parser.add_argument("--model", help="a run folder or an exported model")
+    parser.add_argument("--data", required=True, help="test pairs: a TSV")
+    parser.add_argument("--model", help="a run or an export; default pt_en")
     parser.add_argument("--batches", type=int, nargs="+", default=[1, 8, 32, 64])
     parser.add_argument("--beams", type=int, nargs="+", default=[1, 4])
     parser.add_argument("--sentences", type=int, default=64, help="in each round")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
-    parser.add_argument("--only", default="", help="beginnings of names, with commas")
+    parser.add_argument("--only", default="", help="comma-separated name prefixes")
     parser.add_argument("--out", type=Path, default=HERE / "decoding_speed.json")
     args = parser.parse_args()
     model = os.path.abspath(find_model(args.model))

@@ -1,7 +1,8 @@
-"""How far padding moves the logits of the TensorFlow tutorial's model, and of ours.
+"""Measures how far padding moves the logits of the tutorial's model, and of ours.
 
-The tutorial's classes come from its own notebook, `docs/tutorials/transformer.ipynb`
-of github.com/tensorflow/text: ``python benchmarks/lost_masks.py transformer.ipynb``.
+    python benchmarks/lost_masks.py transformer.ipynb
+
+The notebook is the tutorial's own, from github.com/tensorflow/text.
 """
 
 import argparse
@@ -21,7 +22,7 @@ SIZES |= {"input_vocab_size": 8000, "target_vocab_size": 8000}
 
 
 def tutorial_model(notebook):
-    """The tutorial's `Transformer`: its cells that define layers, run in order."""
+    """Runs the cells that define the tutorial's layers; returns its `Transformer`."""
     names = {"tf": tf, "np": np}
     for cell in json.loads(Path(notebook).read_text("utf-8"))["cells"]:
         code = "".join(cell["source"])
@@ -33,7 +34,7 @@ def tutorial_model(notebook):
 
 
 def moves(kind):
-    """For each seed: the most that a logit moves, and the logits' deviation."""
+    """Yields for each seed how far a logit moves at most, and the logits' deviation."""
     for seed in range(SEEDS):
         keras.utils.set_random_seed(seed)
         model, random = kind(**SIZES), np.random.default_rng(seed)
@@ -47,10 +48,10 @@ def moves(kind):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("notebook")
+    parser.add_argument("notebook", help="docs/tutorials/transformer.ipynb")
     kinds = {"tutorial": tutorial_model(parser.parse_args().notebook)}
     kinds["tfxformer"] = Transformer
-    warnings.simplefilter("ignore")  # Keras says that the tutorial's masks are lost
+    warnings.simplefilter("ignore")  # Keras warns that masks are lost
     for name, kind in kinds.items():
         for moved, deviation in moves(kind):
             print(f"{name}: moved by up to {moved:.2g}, deviation {deviation:.3f}")

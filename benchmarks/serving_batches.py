@@ -1,13 +1,12 @@
-"""How many texts a call of the exported model should hold: speed by batch size.
+"""Measures the speed of an exported model by batch size, for batching.config.
 
     python benchmarks/serving_batches.py --model export/pt_en/1
 
-For serving/batching.config. Texts of the phrasebook's test split, in batches as they
-come, go through `serving_default` of the SavedModel, one call after the other, and with
-two under way at once (`num_batch_threads`); TensorFlow has as many threads as
-`--threads` in either case, as the server that is started with compose.yaml. In each
-round every batch size has its turn. Medians over the rounds, with the least and the
-most, are printed as a table and go to serving_batches.json.
+The script sends sentences of the phrasebook's test split, in random order, to the
+SavedModel's `serving_default`: one call at a time, then two at a time
+(`num_batch_threads`). TensorFlow has `--threads` threads in both cases, like the server
+in compose.yaml. Every batch size has its turn in each round. The script prints a table
+and writes medians, minima and maxima to serving_batches.json.
 """
 
 import argparse
@@ -44,12 +43,12 @@ def main():
     import tensorflow as tf
     import tensorflow_text  # noqa: F401
 
-    model = tf.saved_model.load(args.model)  # it owns the variables
+    model = tf.saved_model.load(args.model)  # keeps the variables alive
     translate = model.signatures["serving_default"]
     texts = draw_texts(args.texts)
     cells = list(itertools.product(SIZES, AT_ONCE))
     rounds = []
-    for number in range(1 + args.rounds):  # the first warms up
+    for number in range(1 + args.rounds):  # the first is the warm-up
         order = random.Random(number).sample(cells, len(cells))
         measured = {
             (size, at_once): measure(
@@ -83,7 +82,7 @@ def main():
 
 
 def draw_texts(count):
-    """Sentences that the quickstart's model was not trained on, in random order."""
+    """Returns sentences of the phrasebook's test split, in random order."""
     pairs, _ = corpora.load("phrasebook", "test", cleaned=False)
     sources = [pair.source for pair in pairs]
     random.Random(0).shuffle(sources)
@@ -95,10 +94,10 @@ def batches(texts, size):
 
 
 def measure(translate, batches, at_once):
-    """Translates batches, tensors of strings, so many at once.
+    """Translates batches (tensors of strings), `at_once` calls at a time.
 
     Returns:
-        Texts a second, and the seconds of each call.
+        The texts per second, and the seconds of each call.
     """
 
     def call(batch):
@@ -132,7 +131,7 @@ def summarise(rounds, size, at_once):
 
 
 def table(results):
-    """The results in Markdown, a row for each batch size."""
+    """Returns a Markdown table with a row for each batch size."""
     lines = [
         "| texts a call | one at a time: texts/s | a call takes, p95 "
         "| two at once: texts/s | a call takes, p95 |",

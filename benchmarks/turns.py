@@ -1,8 +1,8 @@
-"""Runs workers in turns and reports them: medians, spread, the machine.
+"""Runs workers in turns, and reports medians, spread and the machine.
 
-Each way that is compared is a process of its own (`workers/`), so that one's threads
-are not in another's way. In each round every way does the same work once, beginning
-with another one each time, so that what else the machine does falls on all.
+Each program runs in a process of its own (`workers/`), so that their threads do not
+compete. In each round every worker does the same work once, and a different worker
+begins, so that other load on the machine affects all of them alike.
 """
 
 import contextlib
@@ -18,21 +18,21 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).parent
-# Idle threads of OpenMP spin for up to 0.2 seconds before they sleep.
+# Idle OpenMP threads spin for up to 0.2 seconds before they sleep.
 PAUSE = 0.25
 
 
 class Failed(Exception):
-    """What a worker could not do."""
+    """A worker could not answer."""
 
 
 class Worker:
-    """One way, in a process of its own.
+    """A program in a process of its own.
 
     Args:
-        command: the program's name in `workers/`, and its arguments.
-        threads: how many threads each of its libraries may have.
-        python: the Python to run it; None for this one.
+        command: the name of the program in `workers/`, and its arguments.
+        threads: the number of threads for each of its libraries.
+        python: the Python that runs it; None for this one.
     """
 
     def __init__(self, command, threads, python=None):
@@ -50,9 +50,9 @@ class Worker:
         )
 
     def ask(self, request=None):
-        """The answer to a request; without one, what it says once it is ready."""
+        """Sends a request, if there is one; returns the next answer."""
         if request is not None:
-            with contextlib.suppress(OSError):  # it has ended: reading tells why
+            with contextlib.suppress(OSError):  # it has ended; readline finds out
                 self.process.stdin.write(json.dumps(request) + "\n")
                 self.process.stdin.flush()
         line = self.process.stdout.readline()
@@ -74,10 +74,10 @@ class Worker:
 
 @contextlib.contextmanager
 def started(commands, threads, pythons=None):
-    """Starts a worker for each named command; those that cannot start are left out.
+    """Starts a worker for each command, and leaves out those that cannot start.
 
     Yields:
-        The workers by name, and their packages' versions.
+        The workers by name, and the versions of their packages.
     """
     workers, versions = {}, {}
     try:
@@ -96,16 +96,16 @@ def started(commands, threads, pythons=None):
 
 
 def take_turns(workers, requests, rounds):
-    """All workers answer their requests, in rounds.
+    """Sends the workers their requests, in rounds.
 
     Args:
-        workers: a dict of them by name.
+        workers: a dict of workers by name.
         requests: a function from a worker's name to its requests.
-        rounds: how many follow the warm-up, which traces the graphs.
+        rounds: the number of rounds after the warm-up, which traces the graphs.
 
     Returns:
-        For each worker that could, a list of rounds, each a list of answers. The first
-        round is the warm-up.
+        For each worker that did not fail, a list of rounds, each a list of answers. The
+        first round is the warm-up.
     """
     answers = {name: [] for name in workers}
     for number in range(1 + rounds):
@@ -124,7 +124,7 @@ def take_turns(workers, requests, rounds):
 
 
 def speeds(rounds, count):
-    """What `count` finds in the answers of each round, a second."""
+    """Returns the sum of `count` over the answers of each round, per second."""
     return [
         sum(map(count, answers)) / sum(answer["seconds"] for answer in answers)
         for answers in rounds
@@ -132,12 +132,12 @@ def speeds(rounds, count):
 
 
 def summarise(answers, count, beside):
-    """A row for each way: its speed, and how many times another one's speed that is.
+    """Computes each worker's speed, and its ratio to another worker's.
 
     Args:
-        answers: what `take_turns` returned.
-        count: a function from an answer to how much was done.
-        beside: the name of the way to compare with.
+        answers: the result of `take_turns`.
+        count: a function from an answer to the amount of work.
+        beside: the name of the worker to compare with.
 
     Returns:
         A dict of rows by name.
@@ -158,7 +158,7 @@ def summarise(answers, count, beside):
 
 
 def table(title, rows, *more):
-    """The rows in Markdown; `more` are further columns."""
+    """Returns the rows as a Markdown table; `more` names further columns."""
     columns = [title, "median (least to most)", "ratio", *more, "peak MiB"]
     lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
     for name, row in rows.items():
@@ -174,14 +174,14 @@ def table(title, rows, *more):
 
 
 def about(args, versions=None):
-    """The date, the machine and the arguments, for the file of results."""
+    """Returns the date, the machine and the arguments, for the file of results."""
     return {
         "date": datetime.date.today().isoformat(),
         "processor": processor(),
         "cores": os.cpu_count(),
         "python": platform.python_version(),
         "versions": versions or {},
-        # Without paths.
+        # Not paths.
         "arguments": {
             k: v for k, v in vars(args).items() if isinstance(v, (int, list))
         },

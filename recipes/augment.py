@@ -1,13 +1,13 @@
-"""Adds copies of pairs: what a model should read too, and clean corpora lack.
+"""Adds copies of pairs in forms that clean corpora lack.
 
     python recipes/augment.py pairs.tsv.gz more.tsv.gz --joined 0.3 --careless 0.35
 
-`--joined` is the share of the pairs that come a second time, joined to the one or two
-that follow: several sentences in one. `--careless` is the share of all these that come
-again with a source written in haste: without capitals, accents or its final
-punctuation, or with spaces around all punctuation. Where a source has no capitals, the
-sentences of its translation begin in lower case; names and "I" keep their capital. The
-same pairs give the same copies.
+`--joined` is the share of pairs that get a copy joined with the next one or two pairs,
+so that it holds several sentences. `--careless` is the share of all pairs, joined ones
+included, that get a copy with a source written in haste: without capitals, accents or
+final punctuation, or with spaces around all punctuation. If a source has no capitals,
+the sentences of its translation begin in lower case; names and "I" keep their capital.
+The same pairs give the same copies.
 """
 
 import argparse
@@ -19,13 +19,13 @@ import unicodedata
 
 import pairs as files
 
-# What may be left out at the end of a sentence.
+# The final punctuation, which careless copies may lack.
 _END = re.compile(r"[\s.!?…]+$")
 # The Penn Treebank writes these quotes as `` and '', and so do corpora like it.
 _QUOTED = re.compile(r"[\"“]([^\"“”]*)[\"”]")
-# What another sentence may follow.
+# The end of a text that another sentence may follow.
 _CLOSED = re.compile(r"[.!?…][\"”»)]*$")
-# What a tokenizer puts spaces around; not the comma in 1,5.
+# The marks that a tokenizer puts spaces around; not the comma in 1,5.
 _MARKS = re.compile(r"([.…]{2,}|``|''|[!?;:()«»“”\"]|[.,](?!\w))")
 # The first word of a sentence, and the words inside one.
 _FIRST = re.compile(r"(^\W*|[.!?…][\"”»)]*\s+\W*)(\w+)")
@@ -35,7 +35,7 @@ _INNER = re.compile(r"(?<=[\w,;] )\w+")
 def augmented(pairs, joined, careless):
     """Returns the pairs in their order, each followed by its copies.
 
-    A pair's own source decides whether and how the pair is copied.
+    The source of a pair decides whether and how the pair is copied.
 
     Example:
         >>> pairs = [("Olá.", "Hello."), ("É noite.", "It is night.")]
@@ -77,7 +77,7 @@ def write_carelessly(text, chance):
         >>> text = '"Já, 1,50"... ok?'
         >>> print(*(write_carelessly(text, random.Random(seed)) for seed in (21, 31)))
         " Já , 1,50 " ... ok ? `` Já , 1,50 '' ... ok ?
-        >>> write_carelessly("...", random.Random(0))  # an end alone stays
+        >>> write_carelessly("...", random.Random(0))  # punctuation alone stays
         '...'
     """
     changes = ["lower", "plain", "open end", "spaced"]
@@ -96,7 +96,7 @@ def write_carelessly(text, chance):
 
 
 def names_in(texts):
-    """Returns the words that have a capital inside sentences more often than not.
+    """Returns the words that usually have a capital inside sentences.
 
     Example:
         >>> sorted(names_in(["Then Ana and I left.", "An ant left.", "The ant, Ana!"]))
@@ -129,7 +129,7 @@ def begin_in_lower_case(text, names):
 
 
 def without_accents(text):
-    """Returns a text without accents and cedillas, its letters composed.
+    """Returns a text without accents and cedillas, in Unicode's NFC form.
 
     Example:
         >>> without_accents("Ação, à noite, já!")

@@ -1,11 +1,11 @@
-"""Exports the mean of the weights of a run and of the model that it began with.
+"""Exports the weighted mean of a run and of the model that it started from.
 
     python average.py MODEL RUN REPOSITORY NAME
 
-A stage of training learns its mixture and forgets a little. The mean of the weights
-before and after it translates better than either (Wortsman et al. 2022). MODEL is a
-run, an export, or ``pt_en``, the model that comes with the package. The mean becomes
-the next version of NAME in REPOSITORY, with matrices in float16.
+A training stage learns its own data and forgets a little. The mean of the weights
+before and after the stage translates better than either (Wortsman et al. 2022). MODEL
+is a run, an export, or ``pt_en``, the model that comes with the package. The script
+writes the mean as the next version of NAME in REPOSITORY, with matrices in float16.
 """
 
 import sys

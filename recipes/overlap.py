@@ -1,10 +1,10 @@
-"""Counts test sentences that training pairs hold, and keeps the pairs that hold none.
+"""Counts test sentences in training pairs, and keeps the pairs without any.
 
     python recipes/overlap.py pairs.tsv.gz --test test.tsv --out clean.tsv.gz
 
-A training pair holds a test sentence if one of its sides is the same as the test
-pair's, or shares eight words in a row with it. Case, accents and punctuation do not
-matter. Name `--test` as often as you have test sets.
+A training pair holds a test sentence if its source or target equals the test pair's, or
+shares eight words in a row with it. Case, accents and punctuation do not matter. Repeat
+`--test` for several test sets.
 """
 
 import argparse
@@ -13,12 +13,12 @@ import unicodedata
 
 import pairs as files
 
-# So many words in a row are seldom the same by chance.
+# This many words in a row are rarely the same by chance.
 RUN = 8
 
 
 def words(text):
-    """Returns the words of a text in their comparable form.
+    """Returns the words of a text without case, accents and punctuation.
 
     Example:
         >>> words("Amanhã, não!") == words("amanha nao")
@@ -26,7 +26,7 @@ def words(text):
         >>> words("she 's 30 .")
         ('she', 's', '30')
     """
-    # Unicode's caseless match of compatible letters (D146): each brings out the other.
+    # Unicode's compatibility caseless match (D146) repeats both steps.
     text = unicodedata.normalize("NFD", text)
     for _ in range(2):
         text = unicodedata.normalize("NFKD", text.casefold())
@@ -35,7 +35,7 @@ def words(text):
 
 
 class Overlap:
-    """Looks for the pairs of one test set in training pairs.
+    """Finds the pairs of one test set in training pairs.
 
     Example:
         >>> overlap = Overlap("test", [("O gato dorme.", "The cat sleeps.")])
@@ -47,7 +47,7 @@ class Overlap:
 
     def __init__(self, name, pairs):
         self.name, self.size, self.training = name, len(pairs), 0
-        self.whole, self.runs = {}, {}  # (side, words): the test pairs that have them
+        self.whole, self.runs = {}, {}  # (side, words): numbers of test pairs
         self.whole_found, self.runs_found = set(), set()
         for number, pair in enumerate(pairs):
             for key, runs in _keys(pair):
@@ -56,7 +56,7 @@ class Overlap:
                     self.runs.setdefault(run, set()).add(number)
 
     def holds(self, pair):
-        """Counts one training pair; returns whether it holds a test sentence."""
+        """Returns whether a training pair holds a test sentence, and counts it."""
         whole, by_run = set(), set()
         for key, runs in _keys(pair):
             whole |= self.whole.get(key, set())
@@ -76,7 +76,7 @@ class Overlap:
 
 
 def _keys(pair):
-    """Yields each side that has words: its key, and the keys of its runs of words."""
+    """Yields the key of each side that has words, and the keys of its runs."""
     for side, text in enumerate(pair):
         if found := words(text):
             starts = range(len(found) - RUN + 1)
@@ -88,12 +88,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("data", help="training pairs: a TSV (.gz too) or phrasebook")
     parser.add_argument("--test", action="append", required=True, help="test pairs")
-    parser.add_argument("--out", help="where to write the pairs that hold none")
+    parser.add_argument("--out", help="write the pairs without test sentences here")
     arguments = parser.parse_args()
     tests = [Overlap(name, files.read(name, "test")) for name in arguments.test]
     kept = []
     for pair in files.read(arguments.data):
-        holds = [test.holds(pair) for test in tests]  # each test set counts
+        holds = [test.holds(pair) for test in tests]  # every test set counts the pair
         if not any(holds):
             kept.append(pair)
     for test in tests:

@@ -1,4 +1,4 @@
-"""Files of sentence pairs, as the recipes read and write them."""
+"""Reads and writes files of sentence pairs."""
 
 import gzip
 import sys
@@ -11,7 +11,7 @@ def read(source, split="train", cleaned=False):
     Args:
         source: `phrasebook`, or the path of a TSV, gzipped or not.
         split: the part of the phrasebook to read.
-        cleaned: leave out duplicates and what teaches nothing, as training does.
+        cleaned: leave out duplicates and unusable pairs, as training does.
 
     Returns:
         A list of `Pair`s.
@@ -28,7 +28,7 @@ def read(source, split="train", cleaned=False):
 def write(path, pairs):
     """Writes a TSV, gzipped if its name ends in `.gz`.
 
-    The same pairs give the same bytes. The file gets its name when it is complete.
+    The same pairs give the same bytes. The file appears when it is complete.
     """
     path = Path(path)
     data = "".join(f"{source}\t{target}\n" for source, target in pairs).encode()

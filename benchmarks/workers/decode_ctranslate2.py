@@ -1,4 +1,4 @@
-"""CTranslate2, on a model that `tfxformer export --format ctranslate2` can write."""
+"""Decodes with CTranslate2, on a model of `--format ctranslate2`."""
 
 import json
 import sys
@@ -11,7 +11,7 @@ path, compute_type, threads = sys.argv[1:]
 translator = ctranslate2.Translator(
     path, compute_type=compute_type, inter_threads=1, intra_threads=int(threads)
 )
-# CTranslate2 takes and gives tokens, not ids; it adds the source's end token itself.
+# CTranslate2 reads and writes tokens, not ids, and adds the source's end token.
 tokens = json.loads(Path(path, "shared_vocabulary.json").read_text("utf-8"))
 ids = {token: i for i, token in enumerate(tokens)}
 

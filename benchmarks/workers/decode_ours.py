@@ -1,4 +1,4 @@
-"""Ours, from Python: token ids to token ids in a `tf.function`."""
+"""Decodes with tfxformer in Python: token ids to token ids in a `tf.function`."""
 
 import sys
 
@@ -16,7 +16,7 @@ from tfxformer.decoding import DecodingOptions, decode  # noqa: E402
 path, *flags = sys.argv[1:]
 xla = "--xla" in flags
 model = Translator.load(path).transformer
-# With XLA each shape is compiled; without it one graph serves all.
+# XLA compiles each shape; without it one graph serves all shapes.
 signature = None if xla else [tf.TensorSpec((None, None), tf.int32)]
 searches = {}
 
@@ -29,7 +29,7 @@ def search(batch, beam):
             input_signature=signature,
             jit_compile=xla,
         )
-    if xla:  # few shapes: lengths of 16, 32, 64, ...
+    if xla:  # few shapes: widths of 16, 32, 64, ...
         width = max(16, 2 ** (len(batch[0]) - 1).bit_length())
         batch = [row + [worker.PAD_ID] * (width - len(row)) for row in batch]
     return searches[beam](tf.constant(batch, tf.int32)).numpy()

@@ -1,8 +1,8 @@
-"""The way the TensorFlow tutorial's Translator decodes, on our model: no cache.
+"""Decodes our model as the TensorFlow tutorial's Translator does, without a cache.
 
-One sentence at a time; for each new token the whole Transformer, encoder included,
-reads all that was written so far. (The tutorial then runs the model once more for the
-attention weights. That is left out here.)
+It decodes one sentence at a time. For each new token, the whole Transformer (with the
+encoder) reads all tokens so far. The tutorial then runs the model once more for the
+attention weights; this worker does not.
 """
 
 import sys
@@ -35,7 +35,7 @@ class Translator(tf.Module):
         for i in tf.range(longest):
             target = tf.transpose(written.stack())  # (1, i + 1)
             logits = self.transformer((source, target), training=False)[:, -1]
-            # Padding, unknown and start are never written.
+            # Never write padding, unknown or start tokens.
             allowed = logits[:, worker.END_ID :]
             token = tf.argmax(allowed, axis=-1, output_type=tf.int32) + worker.END_ID
             written = written.write(i + 1, token)

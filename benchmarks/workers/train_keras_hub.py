@@ -1,7 +1,7 @@
-"""KerasHub's layers, put together as its own translation example does, and `fit`.
+"""Trains KerasHub's layers, arranged as in its own translation example, with `fit`.
 
-Its embedding learns positions and is not scaled; embeddings are tied, as ours are.
-It has no label smoothing for sparse labels, so it has none here; no metrics. XLA is
+Its embedding learns positions and does not scale. Embeddings are tied, like ours. There
+are no metrics, and no label smoothing, which Keras lacks for sparse labels. XLA is
 off, as in the tutorial's way.
 """
 

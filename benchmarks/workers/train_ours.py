@@ -1,4 +1,4 @@
-"""Ours: `fit` with the step of `tfxformer train`, on the driver's batches."""
+"""Trains with tfxformer: `fit` with the training step of `tfxformer train`."""
 
 import json
 import sys

@@ -1,10 +1,10 @@
-"""The way of the TensorFlow tutorial "Neural machine translation with a Transformer".
+"""Trains like the TensorFlow tutorial "Neural machine translation with a Transformer".
 
-Its model, from Keras's stock layers; its loss and accuracy, over all positions and
-masked afterwards; its optimiser and learning rate; its `fit`. Each head is as wide as
-the whole model (``key_dim=d_model``), the three embeddings are not tied, and there is
-no label smoothing: all as in the tutorial. XLA, which Keras 3 would switch on, is off:
-it would compile anew for each shape of a batch.
+The model has Keras's stock layers. Everything is as in the tutorial: the loss and the
+accuracy over all positions, masked afterwards; the optimizer, the learning rate and
+`fit`; heads as wide as the model (``key_dim=d_model``); three embeddings that are not
+tied; no label smoothing. XLA, which Keras 3 would turn on, is off, because it would
+compile each batch shape.
 """
 
 import json

@@ -1,9 +1,9 @@
-"""What the workers share: a process each, asked by lines of JSON.
+"""The protocol of the workers: lines of JSON on standard input and output.
 
 The driver (`turns.py`) starts a worker and waits for the line that says it is ready.
-Then the worker answers each line on its standard input with a line on its standard
-output, and does nothing in between. An answer has the seconds that the work took, and
-the most memory that the process has had; or the error.
+The worker then answers each line of its standard input with a line on its standard
+output, and idles in between. An answer holds the seconds that the work took and the
+process's peak memory, or the error.
 """
 
 import importlib.metadata
@@ -19,18 +19,18 @@ import numpy as np
 
 PAD_ID, UNK_ID, START_ID, END_ID = 0, 1, 2, 3
 
-# Libraries print where answers go: keep the real standard output for the answers.
+# Keep standard output for answers: what libraries print goes to standard error.
 _answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
 os.dup2(2, 1)
 
 
 def serve(work, packages, finish=lambda found: found):
-    """Answers until the input ends.
+    """Answers requests until the input ends.
 
     Args:
-        work: a function from a request's values to what it finds: this is timed.
-        packages: names of packages; the driver gets their versions.
-        finish: makes a dict of what was found: this is not timed.
+        work: a function from a request's values to a result; it is timed.
+        packages: the packages whose versions the driver gets.
+        finish: a function from the result to a dict; it is not timed.
     """
     versions = {name: importlib.metadata.version(name) for name in packages}
     _answer({"versions": versions})
@@ -52,14 +52,14 @@ def _answer(answer):
 
 
 def read_batches(folder, name):
-    """The batches that `training_speed.py` wrote: ``((source, target_in), target)``."""
+    """Returns `training_speed.py`'s batches, as ``((source, target_in), target)``."""
     with np.load(Path(folder, f"{name}.npz")) as file:
         sides = [file[key] for key in sorted(file, key=lambda key: int(key[4:]))]
     return [((s, t[:, :-1]), t[:, 1:]) for s, t in zip(*[iter(sides)] * 2, strict=True)]
 
 
 def written(rows):
-    """Each sentence's tokens, up to and with the end token."""
+    """Returns the ids of each sentence, up to the end token, which is included."""
     ids = []
     for row in rows:
         row = [int(token) for token in row if token != PAD_ID]
@@ -68,9 +68,9 @@ def written(rows):
 
 
 def peak_memory():
-    """The most resident memory that this process has had, in MiB."""
-    # Not `ru_maxrss` where it can be helped: a process that was started by a big
-    # one begins with that one's peak.
+    """Returns the peak resident memory of this process, in MiB."""
+    # `ru_maxrss` is the second choice: a new process begins with the peak of the
+    # process that started it.
     try:
         status = Path("/proc/self/status").read_text()
         return round(int(status.split("VmHWM:")[1].split()[0]) / 1024)

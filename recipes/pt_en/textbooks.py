@@ -1,11 +1,11 @@
-"""Sentences of OpenStax's textbooks: the English of today, of science and of society.
+"""Extracts sentences from OpenStax's textbooks: modern English on science and society.
 
     python recipes/pt_en/textbooks.py CLONES OUT
 
 CLONES holds a clone of `https://github.com/openstax/osbooks-NAME` for each name below.
-The script reads each book at its last commit that is under CC BY 4.0, by its licence
-file and its collections. Many later commits are under CC BY-NC-SA 4.0. OUT gets a
-sentence a line: the English side of pairs, which the teacher translates.
+The script reads each book at its last commit under CC BY 4.0, according to its licence
+file and its collections. Many later commits are under CC BY-NC-SA 4.0. OUT gets one
+sentence a line. The teacher translates these sentences into Portuguese.
 """
 
 import re
@@ -39,25 +39,25 @@ BOOKS = {
     "world-history": "3e17beda91",
     "writing-guide": "a6c9552839",
 }
-FEWEST, MOST = 4, 35  # words of a sentence
+FEWEST, MOST = 4, 35  # words in a sentence
 
 _CNXML = "{http://cnx.rice.edu/cnxml}"
-# What has no words of the sentence in it. A formula leaves a mark, which bars the rest.
+# Elements without words of a sentence. A formula becomes {}, which _WHOLE rejects.
 _SKIPPED = {"figure", "footnote", "list", "media", "note", "table"}
 _ASIDE = re.compile(r"\s*[(\[][^()\[\]]*[)\]]")
 _BETWEEN = re.compile(
     r"(?<=[a-z0-9%][.?!])\s+(?=[“\"A-Z])|(?<=[.?!][”\"])\s+(?=[“\"A-Z])"
 )
 _WHOLE = re.compile(r"[“\"]?[A-Z][^<>{}=|\\_*^#~&]*[.?!][”\"]?")
-# An entry of a bibliography.
+# Signs of a bibliography's entry.
 _CITED = re.compile(r"\b[A-Z]\.,|\.\.|\bet al\b|https?:|^[A-Z]\w+, [A-Z]\w+, and ")
 
 
 def sentences(cnxml):
-    """Yields the sentences of a module's paragraphs, without what is in brackets.
+    """Yields the sentences of a module's paragraphs, without text in brackets.
 
     Args:
-        cnxml: the text of the file.
+        cnxml: the contents of the module's file.
 
     Example:
         >>> text = "<para>Why do we sleep? It <term>rests</term> us all (Lee).</para>"
@@ -74,7 +74,7 @@ def sentences(cnxml):
 
 
 def _words(element):
-    """Yields the text of an element and of what is in it."""
+    """Yields the text of an element and of its children."""
     yield element.text or ""
     for child in element:
         name = child.tag.rpartition("}")[2]
@@ -86,7 +86,7 @@ def _words(element):
 
 
 def main(clones, out):
-    """Writes each sentence of all the books once."""
+    """Writes the sentences of all books, each once."""
     found = {}
     for name, commit in BOOKS.items():
         folder = clones / f"osbooks-{name}"
@@ -96,7 +96,7 @@ def main(clones, out):
                 cnxml = _git(folder, "show", f"{commit}:{file}")
                 found |= dict.fromkeys(sentences(cnxml))
         print(f"{name}: {len(found):,} sentences so far")
-    part = out.with_suffix(".part")  # what has its name is whole
+    part = out.with_suffix(".part")  # the final name appears when it is complete
     part.write_text("".join(f"{sentence}\n" for sentence in found), "utf-8")
     part.replace(out)
 
