@@ -1,23 +1,23 @@
-"""Translates texts through TensorFlow Serving or `tfxformer serve`.
+"""Translates texts with TensorFlow Serving or `tfxformer serve`.
 
     python serving/client.py "Bom dia!" "O gato preto bebeu o leite."
     python serving/client.py --url grpc://localhost:8500 < texts.txt
 
 Copy what you need. REST needs the package requests; gRPC needs tensorflow and
-tensorflow-serving-api. Both try again when the server is busy or not there yet.
+tensorflow-serving-api. Both retry when the server is busy or has not started yet.
 """
 
 import argparse
 import json
 import sys
 
-BATCH = 32  # texts a request
+BATCH = 32  # texts in a request
 TIMEOUT = 60  # seconds
 RETRIES = 4
 
 
 def translate_by_rest(url, model, texts):
-    """Yields the translations of texts, from an address such as http://host:8501."""
+    """Yields the translations of texts. The url is like http://host:8501."""
     import requests
     from requests.adapters import HTTPAdapter
     from urllib3 import Retry
@@ -26,7 +26,7 @@ def translate_by_rest(url, model, texts):
         total=RETRIES,
         backoff_factor=0.5,
         status_forcelist=(429, 502, 503),
-        allowed_methods=None,  # predict is a POST that changes nothing
+        allowed_methods=None,  # retry POST too: predict changes nothing
         raise_on_status=False,
     )
     with requests.Session() as session:
@@ -44,7 +44,7 @@ def translate_by_rest(url, model, texts):
 
 
 def translate_by_grpc(address, model, texts):
-    """Yields the translations of texts, from an address such as host:8500."""
+    """Yields the translations of texts. The address is like host:8500."""
     import grpc
     import tensorflow as tf
     from tensorflow_serving.apis.predict_pb2 import PredictRequest
@@ -77,7 +77,7 @@ def translate_by_grpc(address, model, texts):
 
 
 def main():
-    """Prints the translation of each text, one a line."""
+    """Prints one translation per line."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("texts", nargs="*", help="default: the lines of standard input")
     parser.add_argument("--url", default="http://localhost:8501")

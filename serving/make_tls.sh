@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Makes what TLS and passwords need, in a folder (by default tls/ beside this file):
-#   ca.crt, ca.key            a certificate authority of one's own; clients get ca.crt
-#   server.crt, server.key    the server's, signed by it, for the names that are given
-#   passwords                 one user for nginx, with a random password, which is printed
-#   ssl.config                the same key and certificate as TensorFlow Serving reads them
-# What is there already is kept: remove a file to have it made anew.
+# Makes keys, certificates and a password in a folder (by default tls/ beside this file):
+#   ca.crt, ca.key            your own certificate authority; give ca.crt to clients
+#   server.crt, server.key    the server's certificate for the names that you give, and its key
+#   passwords                 one user for nginx; the script prints the random password
+#   ssl.config                server.key and server.crt in TensorFlow Serving's format
+# The script keeps files that exist. Remove a file to make it again.
 #
 #   serving/make_tls.sh translate.example.org [NAME ...]
 #   TLS_DIR=/somewhere serving/make_tls.sh localhost
 set -euo pipefail
 umask 077
-[ $# -gt 0 ] || { echo "which names will clients use? make_tls.sh NAME ..." >&2; exit 1; }
+[ $# -gt 0 ] || { echo "give the names that clients use: make_tls.sh NAME ..." >&2; exit 1; }
 
 folder=${TLS_DIR:-$(dirname "$0")/tls}
 mkdir -p "$folder"
@@ -45,7 +45,7 @@ if [ ! -e passwords ]; then
   echo "user: translator"
   echo "password: $password"
 fi
-# An SSLConfig (tensorflow_serving/config/ssl_config.proto) holds the files' text.
+# An SSLConfig (tensorflow_serving/config/ssl_config.proto) contains the files' text.
 if [ ! -e ssl.config ]; then
   {
     printf 'server_key: "%s"\n' "$(awk '{printf "%s\\n", $0}' server.key)"
