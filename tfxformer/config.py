@@ -149,7 +149,7 @@ class DataConfig(Settings, title="data"):
     data_dir: str | None = None
     """The folder of TensorFlow Datasets, for ted."""
     columns: Annotated[Two | None, Listed] = None
-    """The source and translation columns of a TSV, such as 2,1; by default its only two."""
+    """A TSV's source and translation columns, such as 2,1; by default its only two."""
     encoding: Annotated[str, AfterValidator(check_encoding)] = "utf-8"
     """The encoding of the files, such as utf-8 or latin-1."""
     max_characters: Count = 1000
