@@ -48,7 +48,7 @@ nb_mime_priority_overrides = [
     ("html", "image/png", 2),
 ]
 
-# Docstrings put code in single back-ticks; names of ours become links.
+# Docstrings put code in single back-ticks; names of this package become links.
 default_role = "py:obj"
 # Looking up names of other projects would need the network.
 nitpick_ignore_regex = [("py:.*", r"(?!tfxformer\.).*")]
@@ -76,7 +76,7 @@ html_math_renderer = "mathml"
 
 
 def setup(app):
-    """Connect the listeners of `made.py`, and show formulas as MathML."""
+    """Connects the functions of `made.py`, and shows formulas as MathML."""
     app.connect("config-inited", made.copy_notebooks)
     app.connect("config-inited", made.check_cheat_sheet)
     app.connect("source-read", made.fill_in)

@@ -1,7 +1,7 @@
 """Draws the model's diagrams into `diagrams/`: ``python docs/diagrams.py [NAME ...]``.
 
-Each function draws one PNG file, which has its name. Sizes and places are tenths of an
-inch; y grows upwards, and a box's place is its middle.
+Each function in `DIAGRAMS` draws one PNG file with its name. Sizes and coordinates are
+tenths of an inch; y grows upwards, and a box's coordinates are those of its centre.
 """
 
 import itertools
@@ -21,14 +21,14 @@ BLUE, ORANGE, GREEN, YELLOW, GREY = (
     "#fdf3c4",
     "#eef1f4",
 )
-PATH = "#c2410c"  # what a reader should follow
+PATH = "#c2410c"  # the path that a reader should follow
 
 
 class Diagram:
     """A white page with boxes, arrows and words.
 
     Args:
-        width, height: its size.
+        width, height: the size of the page.
     """
 
     def __init__(self, width, height):
@@ -38,12 +38,12 @@ class Diagram:
         self.axes.axis("off")
 
     def say(self, x, y, text, size=8, colour=INK, **style):
-        """Writes words around a point, or left or right of it (``ha``)."""
+        """Writes text centred on a point, or left or right of it (``ha``)."""
         style = {"ha": "center", "va": "center", "zorder": 5} | style
         self.axes.text(x, y, text, size=size, color=colour, **style)
 
     def box(self, x, y, text, colour=GREY, w=15, h=4, size=8.5, **style):
-        """A box around words."""
+        """Draws a box around text."""
         round_ = "round,pad=0,rounding_size=0.8"
         style = {"ec": LINE, "lw": 0.9, "zorder": 3} | style
         at = (x - w / 2, y - h / 2)
@@ -51,26 +51,26 @@ class Diagram:
         self.say(x, y, text, size)
 
     def frame(self, left, bottom, right, top, colour="#f7f9fb"):
-        """A background for what belongs together."""
+        """Draws a background behind a group of boxes."""
         style = {"fc": colour, "ec": "#aab4be", "lw": 0.9, "zorder": 0}
         round_ = "round,pad=0,rounding_size=1.5"
         size = right - left, top - bottom
         self.axes.add_patch(FancyBboxPatch((left, bottom), *size, round_, **style))
 
     def plus(self, x, y):
-        """An addition."""
+        """Draws a plus in a circle."""
         self.axes.add_patch(Circle((x, y), 1.3, fc="white", ec=LINE, lw=0.9, zorder=3))
         self.say(x, y - 0.05, "+", 11)
 
     def arrow(self, *points, colour=LINE, lw=1.1, tip="-|>", zorder=2):
-        """Lines through points, with a tip at the last."""
+        """Draws lines through points, with an arrowhead at the last."""
         style = {"arrowstyle": tip, "mutation_scale": 7, "joinstyle": "round"}
         style |= {"color": colour, "lw": lw, "shrinkA": 0, "shrinkB": 0}
         patch = FancyArrowPatch(path=Lines(points), zorder=zorder, **style)
         self.axes.add_patch(patch)
 
     def line(self, *points, **style):
-        """Lines without a tip."""
+        """Draws lines without an arrowhead."""
         self.arrow(*points, tip="-", **style)
 
 
@@ -96,7 +96,7 @@ def figure_1():
         other = x + side * 14.5
         d.box(other, 15.5, "positional\nencoding", BLUE, w=10.5, h=4.6, size=8)
         d.arrow((other - side * 5.25, 15.5), (x + side * 1.3, 15.5))
-    itself = (-4, 0, 4)  # the queries, keys and values are one
+    itself = (-4, 0, 4)  # queries, keys and values are the same
     _sublayer(d, encoder, 16.8, 23, "multi-head\nself-attention", ORANGE, -1, itself)
     _sublayer(d, encoder, 34, 35.5, "feed-forward\nnetwork", GREEN, -1)
     words = "masked multi-head\nself-attention"
@@ -121,9 +121,9 @@ def figure_1():
 
 
 def _sublayer(d, x, start, turn, words, colour, side, places=(0,), bottom=None):
-    """A sublayer with its Add & Norm and the residual connection around both.
+    """Draws a sublayer with its Add & Norm and the residual connection around both.
 
-    The line to it begins at `start`, and at `turn` the residual leaves it.
+    The line to the sublayer begins at `start`. The residual leaves this line at `turn`.
     """
     bottom = bottom or turn + 1.5
     d.line((x, start), (x, turn))
@@ -137,9 +137,9 @@ def _sublayer(d, x, start, turn, words, colour, side, places=(0,), bottom=None):
 
 
 def information_flow():
-    """How many steps lie between the first position and the last."""
+    """How many steps information takes from the first position to the last."""
     d = Diagram(70, 32)
-    # The left edge, title, words, rows, and the places on the way; row by row from 0.
+    # Left edge, title, caption, rows, and the nodes of the path, counted row by row.
     panels = (
         (
             1.8,
@@ -196,7 +196,7 @@ def information_flow():
 
 
 def _between(start, end, gap=0.95):
-    """A line's two ends, shortened for the circles there."""
+    """Returns the ends of a line, shortened so that it stops at the circles."""
     (x, y), (to, up) = start, end
     length = ((to - x) ** 2 + (up - y) ** 2) ** 0.5
     right, high = gap * (to - x) / length, gap * (up - y) / length
@@ -229,7 +229,7 @@ def multi_head():
     """Figure 2, right, with shapes."""
     d = Diagram(36, 48)
     places = (("Q", 6), ("K", 16.5), ("V", 27))
-    for shift in (2, 1, 0):  # the heads, one behind the other
+    for shift in (2, 1, 0):  # heads, one behind another
         for _, x in places:
             d.box(x + shift, 11.5 + shift, "Linear" * (not shift), BLUE, w=7)
         words = "Scaled dot-product attention" * (not shift)
@@ -249,7 +249,7 @@ def multi_head():
 
 
 def _chain(d, sublayers, gap, norm):
-    """A pre-norm layer from left to right; returns the sublayers' middles."""
+    """Draws a pre-norm layer from left to right; returns the sublayers' centres."""
     x, y, middles = 4.2, 9.5, []
     d.say(1.8, y, "x", 10)
     for words, colour, wide in sublayers:
@@ -299,7 +299,7 @@ def decoder_layer():
 
 
 def pre_and_post_norm():
-    """Where the normalisation is: in the paper, and in this project's models."""
+    """Where the paper normalises, and where the shipped model does."""
     d = Diagram(70, 42)
     for x, title, formula, order in (
         (18, "Post-norm (the paper)", "LayerNorm(x + Sublayer(x))", (2, 0, 1)),
@@ -326,7 +326,7 @@ def pre_and_post_norm():
 
 
 def teacher_forcing():
-    """The decoder's input, its labels, and what each position may read."""
+    """The decoder's input, its labels, and the positions that each position reads."""
     d = Diagram(70, 40)
     inputs = ["<s>", "this", "is", "the", "first", "book"]
     labels = [*inputs[1:], "</s>"]
@@ -362,7 +362,7 @@ def teacher_forcing():
 
 
 def decoding():
-    """The loop of decoding: what is written goes back in."""
+    """The loop of decoding: each new token becomes part of the decoder's input."""
     d = Diagram(70, 30)
     d.say(9, 26.6, "source", 8, SOFT)
     d.box(9, 22.5, "este é o primeiro\nlivro que eu fiz.", BLUE, w=15, h=5)

@@ -1,6 +1,6 @@
-"""The parts of the pages that are made from the code when the site is built.
+"""Writes the parts of the pages that come from the code, when the site is built.
 
-A page asks for one with a comment, ``<!-- made: NAME -->``.
+The comment ``<!-- made: NAME -->`` in a page marks the place of such a part.
 """
 
 import base64
@@ -15,7 +15,7 @@ import tfxformer
 HERE = Path(__file__).parent
 ROOT = HERE.parent
 
-# Files elsewhere in the project that are pages here.
+# Files outside this folder that are pages of the site.
 PAGES = {
     "README.md": "index.md",
     "CHANGELOG.md": "changes.md",
@@ -28,38 +28,40 @@ SENTENCE = "O gato preto bebeu o leite."
 MARK = re.compile(r"^<!-- made: (\w+)(?: (\S+))? -->$", re.MULTILINE)
 LINK = re.compile(r"(\]\()([^)#\s]*)(#[^)\s]*)?(\))")
 
-# The paper's Figure 1 from bottom to top, left side first, with what stands beside it.
+# The paper's Figure 1 from bottom to top, left side first: box, explanation, object.
 FIGURE_1 = [
-    ("Inputs", "text becomes token ids", "tokenizer.Tokenizer"),
+    ("Inputs", "turns text into token ids", "tokenizer.Tokenizer"),
     (
         "Outputs (shifted right)",
-        "the decoder reads from the start token on, and is to write to the end token",
+        "gives the decoder its input, which begins with the start token, and its "
+        "labels, which end with the end token",
         "tokenizer.encode_target",
     ),
     (
         "Input Embedding, Output Embedding",
-        "one table for both, times √d_model (section 3.4)",
+        "token embeddings times √d_model; tied embeddings use one table for both sides "
+        "(section 3.4)",
         "layers.positional.PositionalEmbedding",
     ),
     (
         "Positional Encoding",
-        "sines and cosines (section 3.5)",
+        "sines and cosines of each position (section 3.5)",
         "layers.positional.positional_encoding",
     ),
     (
         "Multi-Head Attention, in the encoder",
-        "each position of the source looks at all of it",
+        "each source position attends to all source positions",
         "layers.attention.GlobalSelfAttention",
     ),
     (
         "Masked Multi-Head Attention",
-        "each position of the target looks at those up to itself",
+        "each target position attends to itself and earlier positions",
         "layers.attention.CausalSelfAttention",
     ),
-    ("", "the mask", "layers.masking.look_ahead_mask"),
+    ("", "hides later positions", "layers.masking.look_ahead_mask"),
     (
         "Multi-Head Attention, in the decoder",
-        "queries from the decoder, keys and values from the encoder's output",
+        "queries from the decoder, keys and values from the encoder output",
         "layers.attention.CrossAttention",
     ),
     (
@@ -72,26 +74,27 @@ FIGURE_1 = [
         "two projections and a ReLU (section 3.3)",
         "layers.stacks.FeedForward",
     ),
-    ("N× (left)", "one layer of the encoder", "layers.stacks.EncoderLayer"),
-    ("", "the stack", "layers.stacks.Encoder"),
-    ("N× (right)", "one layer of the decoder", "layers.stacks.DecoderLayer"),
-    ("", "the stack", "layers.stacks.Decoder"),
+    ("N× (left)", "one encoder layer", "layers.stacks.EncoderLayer"),
+    ("", "all encoder layers", "layers.stacks.Encoder"),
+    ("N× (right)", "one decoder layer", "layers.stacks.DecoderLayer"),
+    ("", "all decoder layers", "layers.stacks.Decoder"),
     (
         "Linear",
-        "to one logit for each piece, with the embedding's weights",
+        "one logit for each token of the vocabulary; multiplies by the embedding table "
+        "when tied (section 3.4)",
         "model.Transformer.project",
     ),
     (
         "Softmax, in training",
-        "with the loss, some positions at a time",
+        "computed with the linear layer and the loss, some positions at a time",
         "training.loss.output_loss",
     ),
     (
         "Output Probabilities, in decoding",
-        "which token is written next",
+        "chooses the next token",
         "decoding.search.decode",
     ),
-    ("The whole of it", "", "model.Transformer"),
+    ("The whole figure", "encoder, decoder and output", "model.Transformer"),
 ]
 BESIDE_FIGURE_1 = [
     (
@@ -104,9 +107,9 @@ BESIDE_FIGURE_1 = [
         "Multi-Head Attention (section 3.2.2)",
         "layers.attention.MultiHeadAttention",
     ),
-    ("Section 3.2.3", "padding is never looked at", "layers.masking.padding_mask"),
-    ("Section 5.1", "batches of like lengths", "batches.TrainingBatches"),
-    ("Section 5.3", "the learning rate", "training.step.CustomSchedule"),
+    ("Section 3.2.3", "hides padding", "layers.masking.padding_mask"),
+    ("Section 5.1", "batches of similar length", "batches.TrainingBatches"),
+    ("Section 5.3", "the learning-rate schedule", "training.step.CustomSchedule"),
     ("Section 5.4", "dropout", "layers.residual.AddAndNorm"),
     ("Section 5.4", "label smoothing", "training.loss.masked_loss"),
     (
@@ -123,11 +126,11 @@ BESIDE_FIGURE_1 = [
 
 
 def copy_notebooks(app, config):
-    """Copy the notebooks to where Sphinx looks for pages; a listener of Sphinx's.
+    """Copies the notebooks into this folder, where Sphinx looks for pages.
 
     Args:
         app: the Sphinx application, which is not used.
-        config: its settings, which are not used.
+        config: the Sphinx configuration, which is not used.
     """
     folder = HERE / "notebooks"
     folder.mkdir(exist_ok=True)
@@ -137,18 +140,18 @@ def copy_notebooks(app, config):
             path.unlink()
     for name, path in paths.items():
         notebook = json.loads(path.read_text("utf-8"))
-        # Colours for Python's code and for "!command" alike, whoever saved it.
+        # This lexer colours Python code and lines such as "!command".
         notebook["metadata"]["language_info"] = {
             "name": "python",
             "pygments_lexer": "ipython3",
         }
-        # MyST-NB knows no attachments: the pictures become files beside the page.
+        # MyST-NB does not support attachments: save the pictures beside the page.
         for cell in notebook["cells"]:
             for picture, forms in cell.pop("attachments", {}).items():
                 (folder / picture).write_bytes(base64.b64decode(*forms.values()))
         text = json.dumps(notebook).replace("](attachment:", "](")
         copy = folder / name
-        # Sphinx reads only the copies that have changed.
+        # Sphinx reads a file again when its time changes.
         if not copy.exists() or copy.read_text("utf-8") != text:
             copy.write_text(text, "utf-8")
 
@@ -158,7 +161,7 @@ def check_cheat_sheet(app, config):
 
     Args:
         app: the Sphinx application, which is not used.
-        config: its settings, which are not used.
+        config: the Sphinx configuration, which is not used.
 
     Raises:
         ValueError: when a shape on the page is wrong.
@@ -175,11 +178,11 @@ def check_cheat_sheet(app, config):
             if not found == eval(shape, axes) == json.loads(sizes):
                 raise ValueError(f"cheat_sheet.md: {name} has the shape {found}")
     if len(rows) < 30:
-        raise ValueError("cheat_sheet.md: its tables have another form")
+        raise ValueError("cheat_sheet.md: could not read its tables")
 
 
 def attention(_):
-    """A frame with the page that `write_attention_page` writes."""
+    """Returns a frame with the page that `write_attention_page` writes."""
     return (
         '<iframe src="attention_page.html" title="Attention of the shipped model" '
         'sandbox="allow-scripts" class="attention"></iframe>\n\n'
@@ -190,11 +193,11 @@ def attention(_):
 
 
 def write_attention_page(app, error):
-    """Writes the front page's attention page, with the shipped model.
+    """Writes the attention page for the front page, with the shipped model.
 
     Args:
         app: the Sphinx application.
-        error: why the build failed, or None.
+        error: the error that ended the build, or None.
     """
     from tfxformer import Translator
     from tfxformer.plots.attention_maps import AttentionPage, attention_maps, readable
@@ -207,12 +210,12 @@ def write_attention_page(app, error):
 
 
 def fill_in(app, name, source):
-    """Replace each mark with the part that it names; a listener of Sphinx's.
+    """Replaces each mark with the part that it names.
 
     Args:
         app: the Sphinx application, which is not used.
         name: the page's name.
-        source: a list of one string, its text, changed in place.
+        source: a list with the page's text as its one item; changed in place.
     """
     if name.startswith("notebooks/"):
         return
@@ -221,19 +224,19 @@ def fill_in(app, name, source):
 
 
 def linked(text, file):
-    """Markdown whose links to the project's files become links to pages.
+    """Turns links to the project's files into links to pages.
 
-    A link is written so that it also works where the file lies, as on GitHub.
+    Links in the sources are relative to the file, so that they also work on GitHub.
 
     Args:
-        text: the Markdown.
-        file: the path of its file in the project, whose folder links begin at.
+        text: Markdown.
+        file: the path of its file in the project; links are relative to its folder.
 
     Returns:
-        The text for a page in this folder.
+        The Markdown for a page in this folder.
 
     Raises:
-        ValueError: when a link leads to no page.
+        ValueError: when a link leads to a file that is not a page.
     """
     up = "../" * (file.count("/") - 1) if file.startswith("docs/") else ""
 
@@ -248,40 +251,40 @@ def linked(text, file):
         if path.suffix == ".py":
             return f"{start}{up}../{where}{end}"  # a file to download
         if page == where and not where.startswith("notebooks/"):
-            raise ValueError(f"{file}: {target} leads to no page")
+            raise ValueError(f"{file}: {target} is not a page of the site")
         return f"{start}{up}{page}{anchor}{end}"
 
-    # Not in code, which may have brackets of its own.
+    # Code may have brackets too: leave it unchanged.
     parts = re.split(r"(^```.*?^```|`[^`\n]+`)", text, flags=re.DOTALL | re.MULTILINE)
     return "".join(x if i % 2 else LINK.sub(link, x) for i, x in enumerate(parts))
 
 
 def file(path):
-    """A file of the project as part of a page.
+    """Returns a file of the project as part of a page.
 
     Args:
-        path: its path in the project.
+        path: the file's path in the project.
 
     Returns:
-        Its Markdown, with links that work here.
+        The file's Markdown, with links that work on the site.
     """
     text = linked((ROOT / path).read_text("utf-8"), path)
     return MARK.sub(lambda mark: MAKERS[mark[1]](mark[2]), text)
 
 
 def figure_1(_):
-    """Two tables: each piece of the paper's Figure 1, and its class and line."""
+    """Two tables: each box of Figure 1, and other parts of the paper, with the code."""
     return "\n\n".join(
         [
             _lines("in the figure", FIGURE_1),
-            "## Beside the figure",
+            "## Elsewhere in the paper",
             _lines("in the paper", BESIDE_FIGURE_1),
         ]
     )
 
 
 def _lines(title, pieces):
-    rows = [f"| {title} | here | what it does |", "|---|---|---|"]
+    rows = [f"| {title} | class or function | explanation |", "|---|---|---|"]
     for piece, what, name in pieces:
         found = find(f"tfxformer.{name}")
         path, line = place(found)
@@ -295,7 +298,7 @@ def _lines(title, pieces):
 
 
 def find(name):
-    """What a dotted name stands for.
+    """Imports the object that a dotted name refers to.
 
     Args:
         name: for example ``tfxformer.model.Transformer.project``.
@@ -325,30 +328,30 @@ def _split_name(name):
 
 
 def place(found):
-    """Where something is defined.
+    """Finds the place where a class or function is defined.
 
     Args:
-        found: a class or a function.
+        found: the class or function.
 
     Returns:
-        Its file's path in the project, and the line of its name.
+        The path of its file in the project, and the line with its name.
     """
     found = inspect.unwrap(found)
-    # The package may be the installed one.
+    # The package may be imported from the checkout or from site-packages.
     home = Path(tfxformer.__file__).resolve().parents[1]
     path = Path(inspect.getsourcefile(found)).resolve().relative_to(home)
     lines, first = inspect.getsourcelines(found)
     names = re.compile(rf"\s*(?:async )?(?:class|def) {found.__name__}\b")
-    # A decorator stands above.
+    # Skip the decorators.
     offset = next(i for i, line in enumerate(lines) if names.match(line))
     return path.as_posix(), first + offset
 
 
 def names(_):
-    """A table of what `tfxformer` itself exports."""
+    """A table of the names that `tfxformer` itself exports."""
     import tfxformer
 
-    rows = ["| name | what it is |", "|---|---|"]
+    rows = ["| name | summary |", "|---|---|"]
     for name in tfxformer.__all__:
         found = getattr(tfxformer, name)
         summary = inspect.getdoc(found).splitlines()[0]
@@ -359,7 +362,7 @@ def names(_):
 
 
 def command_groups(_):
-    """A table of all commands, with the page of each."""
+    """A table of all commands, with links to their pages."""
     rows = ["| command | what it does |", "|---|---|"]
     for name, command in _app().commands.items():
         summary = inspect.cleandoc(command.help).splitlines()[0]
@@ -369,12 +372,12 @@ def command_groups(_):
 
 
 def options(_):
-    """The options of the program itself."""
+    """The options of `tfxformer` itself."""
     return _options(_app())
 
 
 def commands(group):
-    """The commands of one group, with their options, as the program has them."""
+    """The commands of one group, with their help texts and options."""
     app = _app()
     chosen = {n: c for n, c in app.commands.items() if c.rich_help_panel == group}
     return "\n\n".join(_commands(chosen, "tfxformer", 2))
@@ -389,7 +392,7 @@ def _app():
 
 
 def _commands(chosen, title, level):
-    """The headings, help texts and options of some commands, and of those in them."""
+    """Headings, help texts and options of commands and their subcommands."""
     parts = []
     for name, command in chosen.items():
         parts.append(f"{'#' * level} {title} {name}")
@@ -401,7 +404,7 @@ def _commands(chosen, title, level):
 
 
 def _options(command):
-    """The options of a command, as its help has them: a definition list."""
+    """A definition list of a command's options, with their help texts."""
     import typer
 
     parts = []
@@ -414,13 +417,13 @@ def _options(command):
 
 
 def _escaped(text):
-    """Plain text as Markdown, with options as code."""
+    """Escapes plain text for Markdown, and marks options as code."""
     text = re.sub(r"([\\`*_\[\]<>|$])", r"\\\1", text)
     return re.sub(r"(?<![\w-])(--[a-z][a-z-]*)", r"`\1`", text)
 
 
 def settings(_):
-    """The presets side by side."""
+    """A table of the settings in which the presets differ."""
     from tfxformer.config import PRESETS, load_config
 
     loaded = {name: load_config(name).model_dump() for name in PRESETS}
@@ -452,43 +455,42 @@ MAKERS = {maker.__name__: maker for maker in _MAKERS}
 
 
 def adapt_docstring(app, what, name, found, options, lines):
-    """Makes reStructuredText of what Google's style and plain sentences mean.
+    """Adapts a docstring before the extension napoleon converts it.
 
-    In the first line after ``Returns:`` what stands before a colon would be taken for a
-    type, and a plural's s after a back-tick needs a mark before it. A listener of
-    Sphinx's, before napoleon's.
+    Napoleon reads the words before a colon, in the first line after ``Returns:``, as a
+    type. And reStructuredText needs a mark between a back-tick and a plural's s.
 
     Args:
         app: the Sphinx application, which is not used.
-        what: the kind of thing that has the docstring.
+        what: the kind of object, such as "class".
         name: its name.
-        found: the thing itself.
-        options: autodoc's.
-        lines: the docstring; changed in place.
+        found: the object itself.
+        options: autodoc's options.
+        lines: the docstring's lines; changed in place.
     """
     for i, line in enumerate(lines):
         if i and lines[i - 1].strip() in ("Returns:", "Yields:") and ":" in line:
-            # A field of no type: all that follows is the description.
+            # An empty type: the rest of the line is the description.
             line = f"{re.match(' *', line)[0]}: {line.strip()}"
         lines[i] = re.sub(r"(?<!`)(`[^`\s][^`]*`)(?=[a-z])", r"\1\\ ", line)
 
 
 def plain_signature(app, what, name, found, options, signature, returns):
-    """What a class takes, where its base's ``__new__`` would hide it, as Keras's does.
+    """Shows the arguments of ``__init__`` where a base's ``__new__`` hides them.
 
-    A listener of Sphinx's.
+    The base class of Keras's layers and models has such a ``__new__``.
 
     Args:
         app: the Sphinx application, which is not used.
-        what: the kind of thing that has the signature.
+        what: the kind of object, such as "class".
         name: its name.
-        found: the thing itself.
-        options: autodoc's.
-        signature: what autodoc found.
-        returns: the annotation of what is returned.
+        found: the object itself.
+        options: autodoc's options.
+        signature: the signature that autodoc found.
+        returns: the annotation of the return value.
 
     Returns:
-        The signature to show and the annotation, or None to leave them.
+        The signature and the annotation to show, or None to keep autodoc's.
     """
     if what != "class" or signature != "(*args, **kwargs)":
         return None
@@ -498,18 +500,18 @@ def plain_signature(app, what, name, found, options, signature, returns):
 
 
 def resolve_alias(app, env, node, text):
-    """Leads a name that `tfxformer` passes on to where it is at home.
+    """Links a name such as `tfxformer.Translator` to the module that defines it.
 
-    A listener of Sphinx's, for references that lead nowhere.
+    Sphinx calls this for references that it cannot resolve.
 
     Args:
         app: the Sphinx application.
         env: its build environment.
         node: the reference.
-        text: what it is shown as.
+        text: the text to show.
 
     Returns:
-        The link, or None where there is none.
+        The link, or None if there is none.
     """
     target = node.get("reftarget", "")
     if not target.startswith("tfxformer.") or node.get("refdomain") != "py":

@@ -1,6 +1,6 @@
-"""Draws `picture.svg`, what tfxformer is in one picture: ``python docs/picture.py``.
+"""Draws `picture.svg`, an overview of tfxformer: ``python docs/picture.py``.
 
-An SVG of text and boxes on a card of its own, so that it reads on light pages and dark.
+The SVG has its own background, so it is readable on light and dark pages.
 """
 
 from html import escape
@@ -13,7 +13,7 @@ BLUE, ORANGE, GREEN = "#d7e8f7", "#fde3c8", "#d5efe3"
 
 BOX_WIDTH, BOX_HEIGHT, TOP, BOTTOM = 212, 100, 56, 228
 LEFT, MIDDLE, RIGHT = 24, 274, 524
-# x, y, colour, title, the lines beneath it; in the order of the flow.
+# x, y, colour, title and the lines below it, in the order of the arrows.
 BOXES = [
     (LEFT, TOP, BLUE, "sentence pairs", "two columns of text,", "cleaned and counted"),
     (
@@ -32,7 +32,7 @@ BOXES = [
         GREEN,
         "SavedModel",
         "strings in, strings out,",
-        "tried in a session",
+        "checked in a session",
     ),
     (
         LEFT,
@@ -43,7 +43,7 @@ BOXES = [
         "server, files in bulk",
     ),
 ]
-# From one box's edge to the next one's.
+# Each arrow goes from the edge of one box to the edge of the next.
 ARROWS = [
     (LEFT + BOX_WIDTH, 106, MIDDLE, 106),
     (MIDDLE + BOX_WIDTH, 106, RIGHT, 106),
@@ -51,20 +51,16 @@ ARROWS = [
     (RIGHT, 278, MIDDLE + BOX_WIDTH, 278),
     (MIDDLE, 278, LEFT + BOX_WIDTH, 278),
 ]
-NOTE = "to look into: notebooks, plots, a page with every head's attention"
+NOTE = "look inside: notebooks, plots, a page with every head's attention"
 TITLE = "tfxformer in one picture"
 DESCRIPTION = (
-    "Sentence pairs become tokens and batches, which train a Transformer; the result "
-    "is exported as a SavedModel that takes strings and gives strings, and is served."
+    "Sentence pairs become tokens and batches, which train a Transformer. The result "
+    "is exported as a SavedModel that takes strings and returns strings, and is served."
 )
 
 
 def draw():
-    """The picture.
-
-    Returns:
-        The SVG, a string.
-    """
+    """Returns the SVG as a string."""
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
         f'width="{WIDTH}" height="{HEIGHT}" role="img" aria-labelledby="title desc" '
@@ -76,7 +72,7 @@ def draw():
         "</marker></defs>",
         f'<rect width="{WIDTH}" height="{HEIGHT}" rx="14" fill="{CARD}"/>',
         f'<text x="24" y="34" font-size="15" fill="{SOFT}">'
-        "two columns of text in, one model out that translates strings</text>",
+        "two columns of text in, one SavedModel that translates strings out</text>",
     ]
     for x, y, colour, title, *lines in BOXES:
         parts.append(
