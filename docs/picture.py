@@ -72,7 +72,7 @@ def draw():
         "</marker></defs>",
         f'<rect width="{WIDTH}" height="{HEIGHT}" rx="14" fill="{CARD}"/>',
         f'<text x="24" y="34" font-size="15" fill="{SOFT}">'
-        "two columns of text in, one SavedModel that translates strings out</text>",
+        "two columns of text in, one SavedModel out</text>",
     ]
     for x, y, colour, title, *lines in BOXES:
         parts.append(
