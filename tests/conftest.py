@@ -31,7 +31,7 @@ SMALL = {
 
 @pytest.fixture(scope="session")
 def once(tmp_path_factory, worker_id):
-    """Makes what the workers of one pytest share: the first to ask makes it."""
+    """A path with a lock, for data that the workers of pytest share."""
     base = tmp_path_factory.getbasetemp()
     folder = (base if worker_id == "master" else base.parent) / "shared"
     folder.mkdir(exist_ok=True)
@@ -47,14 +47,14 @@ def once(tmp_path_factory, worker_id):
 
 @pytest.fixture(scope="session")
 def run_folder(once):
-    """A run that knows a little Portuguese: its decoding is neither empty nor mad."""
+    """A run that knows a little Portuguese, so that it translates some words."""
     with once("small") as out:
         pairs = [p for p in corpora.load("phrasebook")[0] if max(map(len, p)) <= 30]
         lines = [f"{source}\t{target}\n" for source, target in pairs[::10]]
         file = out.with_name("pairs.tsv")
         file.write_text("".join(lines), "utf-8")
         data = {"data": {"sources": [str(file)]}}
-        # One that is done does nothing more.
+        # `train` returns at once if the run is complete.
         return train(load_config("tiny", overrides=[SMALL, data]), out).path
 
 
@@ -76,7 +76,7 @@ def exported(run_folder, once):
 
 @pytest.fixture(scope="session")
 def served(exported):
-    """A translator that answers with the exported signatures themselves."""
+    """A translator that calls the exported signatures."""
     import tensorflow as tf
 
     translator = Translator.load(exported)
@@ -87,13 +87,13 @@ def served(exported):
 
 @pytest.fixture
 def loaded_once(monkeypatch):
-    """Each model is loaded and its graphs are traced once for all tests."""
+    """Loads each model and traces its graphs once for all tests."""
     monkeypatch.setattr(Translator, "load", LOAD)
 
 
 @pytest.fixture
 def command(monkeypatch, capfd):
-    """Runs `tfxformer` here; gives what it answers, what it says, how it ends."""
+    """Runs `tfxformer` in this process; returns stdout, stderr and the exit code."""
     from tfxformer import cli
 
     def run(*args):

@@ -1,4 +1,4 @@
-"""Searches by their definition, in NumPy: whole sequences, whole forward passes."""
+"""Reference searches in NumPy, with full forward passes over full sequences."""
 
 import functools
 import itertools
@@ -11,7 +11,7 @@ import oracle
 from tfxformer.decoding import DecodingOptions, decode
 from tfxformer.tokenizer import END_ID, PAD_ID, START_ID
 
-# Few enough ids that all sequences can be written down: three letters.
+# Only three letters, so that the tests can list all sequences.
 SMALL = {"num_layers": 2, "d_model": 8, "num_heads": 2, "dff": 16, "max_length": 24}
 VOCAB, LETTERS = 7, (4, 5, 6)
 SPECIAL = (0, 1, 2)
@@ -30,8 +30,8 @@ def small_model(variant=0, end_bias=-1.5, **options):
         seed=variant, **{**SMALL, **vocabularies, **VARIANTS[variant], **options}
     )
     if model.final_layer is not None:
-        # Some translations end early, some late, some never; and what is forbidden
-        # would often be the likeliest.
+        # Some translations end early, some late, some never. Forbidden tokens are
+        # often the most probable.
         bias = np.array(model.final_layer.bias)
         bias[END_ID] += end_bias
         bias[list(SPECIAL)] += 0.7
@@ -47,7 +47,7 @@ def pad(sentences, width=None):
 
 
 def written(ids):
-    """The ids without padding, which may only stand at the end."""
+    """The ids without padding, which may only follow them."""
     ids = np.asarray(ids)
     count = np.count_nonzero(ids)
     assert (ids[count:] == PAD_ID).all()
@@ -55,7 +55,7 @@ def written(ids):
 
 
 class Scored(NamedTuple):
-    """A sequence as the model sees it."""
+    """A sequence with its log-probability and attention."""
 
     ids: tuple
     total: float  # log-probability
@@ -76,7 +76,7 @@ def forward(model, source, targets):
 
 
 def score_all(model, sentence, sequences):
-    """Each sequence of ids, `Scored` by one full forward pass."""
+    """Scores each sequence of ids with one full forward pass."""
     if not sequences:
         return []
     labels = pad(sequences, max(1, *map(len, sequences)))
@@ -94,7 +94,7 @@ def score_all(model, sentence, sequences):
 
 @functools.cache
 def every_sequence(limit):
-    """All that can be written: what ends, and what is cut off at the limit."""
+    """All possible sequences: those that end, and those cut off at the limit."""
     ended = [
         (*letters, END_ID)
         for length in range(limit)
@@ -109,7 +109,7 @@ def score_every_sequence(variant, sentence, limit):
 
 
 def repeats(ids, n, prefix=()):
-    """Whether an n-gram is there twice, but for what the prefix itself repeats."""
+    """Whether an n-gram occurs twice, except where the prefix itself repeats it."""
     grams = [ids[i : i + n] for i in range(len(ids) - n + 1)]
     first = max(0, len(prefix) - n + 1)
     return any(gram in grams[:i] for i, gram in enumerate(grams) if i >= first)
@@ -137,13 +137,13 @@ def rank(scored, options):
 
 
 def best(scored, options, prefix=()):
-    """The best of scored sequences, of those that are allowed."""
+    """The best of the allowed sequences."""
     allowed = [x for x in scored if is_allowed(x.ids, options, prefix)]
     return sorted(allowed, key=lambda x: -rank(x, options))[: options.n_best]
 
 
 def greedy_search(model, sentence, limit):
-    """The likeliest next token, by a full pass each time."""
+    """Appends the most probable token, with a full forward pass each time."""
     found = Scored((), 0.0, None)
     while len(found.ids) < limit and END_ID not in found.ids:
         longer = [(*found.ids, token) for token in (END_ID, *LETTERS)]
@@ -152,7 +152,7 @@ def greedy_search(model, sentence, limit):
 
 
 def beam_search(model, sentence, limit, options):
-    """The textbook's beam search: lists of hypotheses, and no cache."""
+    """Textbook beam search, with lists of hypotheses and no cache."""
     beams = options.beam_size
     going, found, greedy = [Scored((), 0.0, None)], [], True
     for position in range(limit):
@@ -163,7 +163,7 @@ def beam_search(model, sentence, limit, options):
         ]
         longer = [ids for ids in longer if is_allowed(ids, options)]
         longer = score_all(model, sentence, longer)
-        # The likeliest first, but before it what greedy search writes.
+        # Greedy search's choice comes first, then the most probable.
         longer = sorted(longer, key=lambda x: -x.total)
         if greedy:
             first = next(x for x in longer if x.ids[:-1] == going[0].ids)
@@ -176,7 +176,7 @@ def beam_search(model, sentence, limit, options):
         if not going:
             break
         if len(found) >= options.n_best:
-            # Nothing to come is likelier, and nothing is longer than the limit.
+            # No later hypothesis is more probable, or longer than the limit.
             most = max(going, key=lambda x: x.total)
             most = most._replace(ids=(1,) * limit, attention=np.ones((1, 1, 1, 1)))
             if rank(most, options) <= rank(found[options.n_best - 1], options):
@@ -185,7 +185,7 @@ def beam_search(model, sentence, limit, options):
 
 
 def decode_with(model, sentences, prefix=None, attention=False, xla=False, **options):
-    """`decode` with NumPy arrays on both sides, eagerly."""
+    """Runs `decode` eagerly, with NumPy arrays in and out."""
     decoded = decode(
         model, pad(sentences), DecodingOptions(**options), prefix, attention, xla
     )

@@ -32,7 +32,7 @@ def serving(repository=None, config=None, **settings):
 def save_toys(folder):
     """A repository of `half`, which is x / 2 + 2, and `pt_en`, which is upper case.
 
-    `pt_en` has a translator's signatures. It fails on "fail", and dawdles if asked.
+    `pt_en` has a translator's signatures. It fails on "fail"; `dawdle` is slow.
     """
     import tensorflow as tf
 

@@ -1,12 +1,12 @@
-"""The Transformer in plain NumPy, float64: the oracle that the layers are tested on.
+"""The Transformer in plain NumPy, float64: a reference to test the layers against.
 
 Written from the formulas of Vaswani et al. 2017, "Attention Is All You Need"
-(https://arxiv.org/abs/1706.03762), and never from our layers: where the two agree, two
-independent readings of the paper agree. Nothing is fast, nothing is cached, and there
-is no dropout. References in parentheses are to the sections of the paper.
+(https://arxiv.org/abs/1706.03762), not from our layers, so that the tests compare two
+independent implementations of the paper. It has no cache and no dropout. Numbers in
+parentheses are sections of the paper.
 
-A mask is boolean: True = may be attended to, and it broadcasts to (batch, heads,
-target, source). A masked weight is exactly 0, and so is a row with no visible key.
+A mask is boolean, True for a visible key, and broadcasts to (batch, heads, target,
+source). A masked weight is exactly 0, and so is a row without a visible key.
 Id 0 is padding. The weights are nested dicts of arrays, as `oracle` reads them off a
 model; columns of the attention kernels are ordered by head.
 """
@@ -14,7 +14,7 @@ model; columns of the attention kernels are ordered by head.
 import numpy as np
 
 PADDING = 0
-EPSILON = 1e-6  # of layer normalisation; the paper names none
+EPSILON = 1e-6  # of layer normalisation; the paper does not name a value
 
 
 def softmax(scores, mask=None):
@@ -88,12 +88,12 @@ def embed(ids, weights):
 
 
 def key_mask(is_token):
-    """No query may look at a key that is padding; (batch, 1, 1, source)."""
+    """Hides keys that are padding; (batch, 1, 1, source)."""
     return np.asarray(is_token, bool)[:, np.newaxis, np.newaxis, :]
 
 
 def causal_mask(length):
-    """Query i may look at keys 0 to i; (1, 1, target, target)."""
+    """Lets query i attend to keys 0 to i; (1, 1, target, target)."""
     position = np.arange(length)
     return (position[np.newaxis, :] <= position[:, np.newaxis])[np.newaxis, np.newaxis]
 
@@ -149,7 +149,7 @@ def decoder_layer(x, context, weights, num_heads, self_mask, cross_mask, norm="p
 
 
 def final_norm(x, weights, norm):
-    """Pre-norm leaves the sum of its residuals unnormalised: once, at the end."""
+    """Normalises the output of a pre-norm stack, where the layers do not."""
     return layer_norm(x, **weights["final_norm"]) if norm == "pre" else x
 
 
@@ -165,7 +165,7 @@ def encoder(ids, weights, num_heads, mask=None, norm="post"):
 def decoder(ids, context, weights, num_heads, mask, context_mask, norm="post"):
     """Target ids and the encoder's output to hidden states, and each layer's weights.
 
-    `mask` (batch, target) is `ids != 0` where it is None; the causal mask is added.
+    `mask` (batch, target) is `ids != 0` by default. The causal mask is always applied.
     """
     mask = np.asarray(ids) != PADDING if mask is None else mask
     self_mask = key_mask(mask) & causal_mask(np.shape(ids)[1])
@@ -211,7 +211,7 @@ def mean_over_tokens(values, labels):
 
 
 def cross_entropy(logits, labels, smoothing=0.0):
-    """-sum_v q(v) log p(v), meaned over tokens; q is the smoothed target (5.4).
+    """-sum_v q(v) log p(v), averaged over tokens; q is the smoothed target (5.4).
 
     q = (1 - smoothing) * one_hot(label) + smoothing / V (Szegedy et al. 2015).
     """
@@ -223,7 +223,7 @@ def cross_entropy(logits, labels, smoothing=0.0):
 
 
 def accuracy(logits, labels):
-    """The share of tokens whose likeliest prediction is the label."""
+    """The share of tokens whose most probable prediction is the label."""
     return mean_over_tokens(np.argmax(logits, axis=-1) == np.asarray(labels), labels)
 
 

@@ -10,7 +10,7 @@ SOURCE_VOCAB, TARGET_VOCAB = 23, 19
 
 
 def tiny_transformer(seed=0, **options):
-    """A built `Transformer`, each weight drawn at random; dropout stays at 0.1."""
+    """A built `Transformer` with random weights; dropout stays at 0.1."""
     tied = options.get("tie_embeddings")
     target = SOURCE_VOCAB if tied else TARGET_VOCAB
     vocabularies = {"input_vocab_size": SOURCE_VOCAB, "target_vocab_size": target}
@@ -20,9 +20,9 @@ def tiny_transformer(seed=0, **options):
 
 
 def randomise(layer, seed=0):
-    """Draws every weight of a built layer: biases, gamma and beta too.
+    """Sets every weight of a built layer at random, biases, gamma and beta too.
 
-    A bias that is 0, or a gamma that is 1, proves nothing.
+    A test with a bias of 0 or a gamma of 1 would miss errors.
     """
     rng = np.random.default_rng(seed)
     for weight in layer.weights:
@@ -35,7 +35,7 @@ def randomise(layer, seed=0):
 
 
 def random_ids(rng, lengths, vocab_size, width=None):
-    """Padded rows of token ids, each as long as asked and with an end token."""
+    """Padded rows of token ids, with the given lengths and an end token."""
     ids = np.zeros((len(lengths), width or max(lengths)), np.int32)
     for row, length in zip(ids, lengths, strict=True):
         row[:length] = rng.integers(END_ID + 1, vocab_size, length)
@@ -44,7 +44,7 @@ def random_ids(rng, lengths, vocab_size, width=None):
 
 
 def read(layer, **names):
-    """Some of a layer's weights as arrays, by the names of `numpy_transformer`."""
+    """A layer's weights as arrays, under the names in `numpy_transformer`."""
     return {name: np.asarray(getattr(layer, x)) for name, x in names.items()}
 
 

@@ -1,4 +1,4 @@
-"""Batches hold every pair as it is, within their budget, in no order but chance."""
+"""Batches have every pair unchanged, within the token budget, in random order."""
 
 import tracemalloc
 from collections import Counter
@@ -22,7 +22,7 @@ SMALL = {"tokens_per_batch": 1024, "max_length": 64}
 
 
 class Numbers:
-    """A tokenizer of texts that are ids; a sample repeats each id ``times`` times."""
+    """A tokenizer for texts of ids; sampling repeats the ids ``times`` times."""
 
     vocab_size, times = 5000, 2
 
@@ -35,7 +35,7 @@ class Numbers:
 
 
 def make_rows(count, seed=0, longest=63):
-    """Distinct pairs of ids; lengths as in real text, the two sides nearly alike."""
+    """Distinct pairs of ids, with realistic lengths that are similar on both sides."""
     rng = np.random.default_rng(seed)
     lengths = np.clip(rng.lognormal(2.7, 0.6, count), 3, longest)
     both = np.clip(lengths[:, None] * rng.normal(1, 0.15, (count, 2)), 3, longest)
@@ -49,26 +49,26 @@ def make_rows(count, seed=0, longest=63):
 
 
 def write(folder, *sources, max_length=64):
-    """A file of rows of ids."""
+    """Writes a token file with rows of ids."""
     decode = Numbers().decode
     texts = [[tuple(decode(row)) for row in rows] for rows in sources]
     return write_tokens(folder, texts, Numbers(), max_length)
 
 
 def block(some, number):
-    """The batches of one block: where it holds all pairs, of one epoch."""
+    """The batches of one block; a block with all pairs is an epoch."""
     count = len(some._plan(number)[1])
     return [*islice(some.generate([number, 0]), count)]
 
 
 def read(batch):
-    """The pairs of ids of a batch, after a look at every token of it."""
+    """The pairs of ids in a batch; checks its special tokens and padding."""
     (source, target_in), target_out = batch
     assert {side.dtype for side in (source, target_in, target_out)} == {np.dtype("i4")}
     pairs = []
     for sides in zip(source, target_in, target_out, strict=True):
         ids = [[id for id in side.tolist() if id] for side in sides]
-        for side, real in zip(sides, ids, strict=True):  # padding is to the right
+        for side, real in zip(sides, ids, strict=True):  # padding follows the ids
             assert side.tolist() == real + [0] * (len(side) - len(real))
         if not any(ids):
             continue
@@ -97,7 +97,7 @@ def tokens(rows, tmp_path_factory):
     return write(tmp_path_factory.mktemp("tokens"), rows)
 
 
-# --- What `fit` is fed with ---
+# --- The dataset for `fit` ---
 
 
 def test_each_pass_of_the_dataset_has_every_pair_once_in_another_order(rows):
@@ -108,7 +108,7 @@ def test_each_pass_of_the_dataset_has_every_pair_once_in_another_order(rows):
     found = [Counter(chain.from_iterable(map(read, some))) for some in passes]
     assert found[0] == Counter(rows[:500])
     assert as_lists(passes[0]) != as_lists(passes[1])
-    # The next pass begins where one ends.
+    # Each pass continues where the one before ended.
     assert all(2 <= times <= 3 for times in sum(found, Counter()).values())
     with pytest.raises(UserError, match="no pair has at most 2 tokens"):
         make_batches(pairs, Numbers(), max_length=3)
@@ -205,7 +205,7 @@ def test_every_epoch_has_every_pair_once_within_the_budget(
         for (source, _), target in taken:
             for side in (source, target):
                 assert side.size <= budget or len(side) == 1
-                # No wider than its longest row.
+                # As wide as its longest row.
                 assert fixed_shapes or (side != 0).any(axis=0).all()
 
 
@@ -255,7 +255,7 @@ def test_epochs_and_seeds_differ_and_length_is_no_curriculum(tokens, rows):
 
 @pytest.mark.parametrize("weights", [None, [1.0, 3.0]])
 def test_resuming_gives_what_would_have_followed(weights, rows, tmp_path, monkeypatch):
-    """At any batch, across blocks and epochs, and nothing is replayed."""
+    """At any batch, across blocks and epochs, without replaying earlier batches."""
     monkeypatch.setattr(batches, "BLOCK_PAIRS", 150)
     tokens = write(tmp_path, rows[:300], rows[300:400])
     whole = TrainingBatches(tokens, **SMALL, weights=weights)
@@ -291,7 +291,7 @@ def test_draws_change_the_tokens_and_never_the_text(rows, tmp_path):
     tokens = write(tmp_path, rows[:200])
     some = TrainingBatches(tokens, **SMALL, tokenizer=tokenizer, alpha=0.1)
     expected = Counter(
-        # A draw that is too long is left as it was.
+        # A sample that is too long is replaced by the plain tokens.
         tuple(side * 2 for side in row) if 2 * max(map(len, row)) < 64 else row
         for row in rows[:200]
     )
@@ -299,7 +299,7 @@ def test_draws_change_the_tokens_and_never_the_text(rows, tmp_path):
 
 
 def test_memory_does_not_grow_with_the_pairs(tmp_path, monkeypatch):
-    """But for 24 bytes a pair."""
+    """Except for 24 bytes a pair."""
     monkeypatch.setattr(batches, "BLOCK_PAIRS", 1000)
     rows, peaks = make_rows(1000), []
     for times in (1, 100):

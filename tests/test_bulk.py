@@ -1,4 +1,4 @@
-"""Files in bulk: every format, records that fail, and what the command refuses."""
+"""Files in bulk: every format, failed records, and wrong options."""
 
 import gzip
 import json
@@ -9,7 +9,7 @@ bulk = pytest.importorskip("tfxformer.bulk", reason="Apache Beam is not installe
 
 
 class Shouting:
-    """A stand-in for a translator, which refuses some texts."""
+    """A stand-in for a translator that fails on some texts."""
 
     def translate(self, texts):
         if any("refused" in text for text in texts):
@@ -19,7 +19,7 @@ class Shouting:
 
 @pytest.fixture
 def shouting(monkeypatch, tmp_path):
-    """Runs `bulk` without a model; gives counts, translations and dead letters."""
+    """Runs `bulk` without a model; returns counts, translations and dead letters."""
     monkeypatch.setattr(bulk.Translations, "load_model", lambda self: Shouting())
 
     def run(*files, **options):
@@ -31,7 +31,7 @@ def shouting(monkeypatch, tmp_path):
 
 
 def read(out, pattern):
-    """The rows of the files that match, by id or place without the folder."""
+    """The rows of matching files, sorted by id or place, without the folder."""
     rows = []
     for file in out.glob(pattern):
         if file.suffix == ".parquet":
@@ -109,7 +109,7 @@ def test_patterns_and_a_batch_that_fails_is_tried_again_one_by_one(tmp_path, sho
         bulk.bulk([str(tmp_path / "b.txt")], str(tmp_path / "bad"))
 
 
-# Each line: the options, and a part of the message.
+# Each line: options, and part of the message.
 REFUSED = """
 -i none.txt --out o | none.txt: no such file
 -i folder --out o | folder: is a folder; use files: 'folder/*.csv'

@@ -1,4 +1,4 @@
-"""The command line as a person meets it: answers, help, streams and wrong input."""
+"""The command line: answers, help, streams and wrong input."""
 
 import gzip
 import io
@@ -42,7 +42,7 @@ def test_a_line_may_hold_sentences_and_a_text_lines(run_folder, translator, comm
     one, two = (translator(text) for text in ("Olá!", "Bom dia."))
     args = ["translate", "--run", run_folder, "Olá! Bom dia.", "Olá!\n\n Bom dia."]
     assert command(*args)[0] == f"{one} {two}\n{one}\n\n {two}\n"
-    # The score's tab is the only one.
+    # The only tab is the one after the score.
     out, _, _ = command(*args[:3], "--scores", "\tBom dia.\t Olá!")
     assert out.partition("\t")[2] == f" {two}  {one}\n"
 
@@ -89,7 +89,7 @@ def test_broken_text_stops_after_what_came_before_it(
         args += ["--input", place]
     for encoding, code, lines in ([], 1, 1), (["--encoding", "latin-1"], 0, 2):
         stdin = io.TextIOWrapper(io.BytesIO(LATIN))
-        stdin.buffer.name = "<stdin>"  # as the system's
+        stdin.buffer.name = "<stdin>"  # like the real one
         monkeypatch.setattr(sys, "stdin", stdin)
         out, err, ended = command(*args, *encoding)
         assert ended == code and len(out.splitlines()) == lines, err
@@ -101,7 +101,7 @@ def test_broken_text_stops_after_what_came_before_it(
 
 
 def test_columns_of_tatoeba(run_folder, tmp_path, command, translator):
-    """English, Portuguese, attribution: as the most common file has them."""
+    """The columns are English, Portuguese and attribution."""
     file = tmp_path / "por.txt"
     file.write_text("Good morning.\tBom dia.\tCC-BY 2.0\nHi.\tOlá.\tCC-BY 2.0\n")
     wrong = ["evaluate", "--run", run_folder, "--data", file]
@@ -132,7 +132,7 @@ def test_settings_of_a_command_reach_training(tmp_path, command, monkeypatch):
     data, training = taken[0].data, taken[0].training
     assert data.sources == ["a.tsv", "b,c"] and data.weights == [1, 2.5]
     assert (data.valid, data.columns, data.encoding) == ("v", [2, 1], "latin-1")
-    assert (training.steps, training.seed) == (8, 3)  # --set goes over all others
+    assert (training.steps, training.seed) == (8, 3)  # --set overrides all others
     assert err.splitlines()[-2:] == [
         f"next: tfxformer evaluate --run {tmp_path / 'run'} --data TEST.tsv",
         f"      tfxformer export --run {tmp_path / 'run'}",
@@ -141,7 +141,7 @@ def test_settings_of_a_command_reach_training(tmp_path, command, monkeypatch):
 
 @pytest.mark.slow
 def test_from_two_columns_to_a_served_model(tmp_path, command):
-    """Train, resume, evaluate, export, verify: each by its command."""
+    """Train, resume, evaluate, export and verify with their commands."""
     pairs, run = tmp_path / "pairs.tsv.gz", tmp_path / "run"
     words = {"gato": "cat", "cão": "dog", "rato": "mouse", "pato": "duck"}
     with gzip.open(pairs, "wt", encoding="utf-8") as file:
@@ -171,7 +171,7 @@ def test_from_two_columns_to_a_served_model(tmp_path, command):
 
 @pytest.mark.slow
 def test_quickstart(tmp_path, command, monkeypatch):
-    """The main job, by its command."""
+    """The command of the README."""
     monkeypatch.chdir(tmp_path)
     out, err, code = command("quickstart", "--out", "out")
     assert code == 0 and "E0000" not in err, err
@@ -183,7 +183,7 @@ def test_quickstart(tmp_path, command, monkeypatch):
     assert verify(tmp_path / "out" / "export" / "pt_en" / "1").ok
 
 
-# --- The model that answers where none is named --------------------------------------
+# --- The default model ---------------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -239,7 +239,7 @@ def test_quiet_stands_before_or_after_the_command(command, tmp_path, args):
 
 # --- Streams and signals -------------------------------------------------------------
 
-# A program of two commands more, which need no model.
+# A program with two more commands, which need no model.
 PROGRAM = """
 import os, signal
 from tfxformer import cli
@@ -350,7 +350,7 @@ def test_wrong_input_ends_in_one_clear_line(
     out, err, code = command(*(places.get(arg, arg) for arg in args))
     assert code not in (0, None) and "Traceback" not in err
     assert message.replace("PAIRS", str(pairs)) in err.strip().splitlines()[-1]
-    # What was done before the wrong line is there.
+    # Lines before the wrong one are answered.
     assert len(out.splitlines()) == ("PAIRS:2" in message)
     assert not (tmp_path / "out").exists()
 

@@ -1,4 +1,4 @@
-"""Settings are as documented, and nothing wrong gets past them unnamed."""
+"""Settings match their documentation, and errors name the wrong setting."""
 
 import pytest
 import yaml
@@ -9,7 +9,7 @@ from tfxformer.errors import UserError
 
 @pytest.fixture
 def read(tmp_path):
-    """Loads settings from the text of their file."""
+    """Loads settings from YAML text."""
 
     def read(text, **options):
         path = tmp_path / "config.yaml"
@@ -20,7 +20,7 @@ def read(tmp_path):
 
 
 def refusal(load, *arguments, **options):
-    """The message with which something is refused: one line, not too long."""
+    """The error message: one line, not too long."""
     with pytest.raises(UserError) as caught:
         load(*arguments, **options)
     message = str(caught.value)
@@ -116,7 +116,7 @@ def test_overrides_are_read_as_yaml(override, value):
     assert read == value and type(read) is type(value)
 
 
-# --- What does not exist ---
+# --- Unknown names ---
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def test_what_does_not_go_together_may_come_from_several_places(read):
     assert "training.tokens_per_batch = 4096" in message and "5000" in message
 
 
-# --- Files that are no settings ---
+# --- Files without settings ---
 
 
 @pytest.mark.parametrize(

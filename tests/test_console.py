@@ -1,4 +1,4 @@
-"""Progress is plain lines without a terminal; TensorFlow's notes are held back."""
+"""Without a terminal, progress is plain lines; TensorFlow's messages are hidden."""
 
 import io
 import os
@@ -27,11 +27,11 @@ def test_elsewhere_progress_is_a_line_now_and_then(monkeypatch):
     assert re.fullmatch(rf"training 3/20,000, \S+ left, {VALUES}\n", file.getvalue())
 
 
-# --- TensorFlow's notes ---
+# --- TensorFlow's messages ---
 
 
 def run(code, **environment):
-    """Runs Python code in a process of its own."""
+    """Runs Python code in a new process."""
     script = "import os, sys\nfrom tfxformer.console import *\n" + textwrap.dedent(code)
     kept = {k: v for k, v in os.environ.items() if k != "TF_CPP_MIN_LOG_LEVEL"}
     return subprocess.run(
@@ -44,7 +44,7 @@ def run(code, **environment):
 
 
 def test_output_is_held_back_unless_the_body_raises():
-    # Text without a line's end waits in a buffer: it must land where it was written.
+    # Text without a newline waits in a buffer, and must appear in the right place.
     done = run("""
         sys.stderr.write("before ")
         with quiet_stderr():

@@ -1,4 +1,4 @@
-"""The page to try a translator: what it shows, and in a browser."""
+"""The demo page: its functions, and the page in a browser."""
 
 import itertools
 import re
@@ -24,7 +24,7 @@ SENTENCE = "O gato preto bebeu o leite."
 
 @pytest.fixture(scope="module")
 def brief(translator):
-    """It ends each sentence soon."""
+    """A translator with short translations."""
     options = DecodingOptions(max_length=8)
     return Translator(translator.tokenizer, translator.transformer, options)
 
@@ -140,7 +140,7 @@ def test_in_a_browser():
             source.fill("a " * 1500)
             page.get_by_role("button", name="Translate").click()
             page.get_by_text("takes 2,000").wait_for()
-            # Nothing comes from elsewhere, and nothing goes there.
+            # The page makes no requests to other hosts.
             here = (url, "data:", "blob:")
             assert not wrong and not [x for x in asked if not x.startswith(here)]
         server.send_signal(signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""The documentation: links lead somewhere, and the site builds."""
+"""The documentation: links work, and the site builds."""
 
 import importlib.util
 import json
@@ -19,7 +19,7 @@ CODE = re.compile(r"^(```+|~~~+).*?^\1|`[^`\n]*`", re.DOTALL | re.MULTILINE)
 
 
 def module(name):
-    """`docs/NAME.py`, which is no package's."""
+    """Imports `docs/NAME.py`, which is in no package."""
     spec = importlib.util.spec_from_file_location(name, DOCS / f"{name}.py")
     found = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(found)
@@ -70,7 +70,7 @@ def test_the_site_is_whole(tmp_path):
     assert built.returncode == 0, built.stderr
     pages = [file.read_text("utf-8") for file in (tmp_path / "html").rglob("*.html")]
     assert len(pages) > 30
-    for page in pages:  # none needs a network
+    for page in pages:  # pages load nothing from the network
         loaded = r'<(?:script|img|iframe)[^>]* src="(?:https?:)?//'
         assert not re.search(
             loaded + r'|<link[^>]*stylesheet[^>]*"(?:https?:)?//', page

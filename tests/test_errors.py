@@ -1,4 +1,4 @@
-"""What commands write: whole or not there, through links, over no input."""
+"""Commands write complete files or none, follow links, and never overwrite input."""
 
 import os
 from pathlib import Path
@@ -10,7 +10,7 @@ from tfxformer.errors import UserError, write_file
 
 @pytest.fixture(autouse=True)
 def _here(tmp_path, monkeypatch):
-    """A working folder with a test set, and what an earlier evaluation wrote."""
+    """A working folder with a test set and the output of an earlier evaluation."""
     monkeypatch.chdir(tmp_path)
     for name, text in (("t.tsv", "um\tone\n"), ("t.pt", "um\n"), ("t.en", "one\n")):
         Path(name).write_text(text, "utf-8")

@@ -1,4 +1,4 @@
-"""Scores are sacreBLEU's, as its own command gives them."""
+"""Scores equal those of sacreBLEU's own command."""
 
 import json
 import subprocess
@@ -47,7 +47,7 @@ def test_scores_are_those_of_sacrebleu_s_command(tmp_path, lowercase):
 
 def test_evaluate_translates_sources_and_compares_with_targets_in_order():
     def translator(texts, tokens_per_batch, split_sentences):
-        # A line is one sentence, whatever stops it has.
+        # A line is one sentence, also with several full stops.
         assert (tokens_per_batch, split_sentences) == (2, False)
         return [text.replace("o gato", "the cat drinks some milk") for text in texts]
 

@@ -1,4 +1,4 @@
-"""The model on another backend of Keras, which `keras.ops` promises: JAX."""
+"""The model also runs on Keras's JAX backend, because it uses `keras.ops`."""
 
 import json
 import os

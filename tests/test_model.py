@@ -1,4 +1,4 @@
-"""The whole Transformer: against NumPy, and what it promises whatever its weights."""
+"""The Transformer: compared with NumPy, and properties that hold for any weights."""
 
 import functools
 
@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from tfxformer import Transformer, masked_accuracy, masked_loss
 
-# What Keras says where a layer loses a mask.
+# Keras warns with this text when a layer drops a mask.
 pytestmark = pytest.mark.filterwarnings("error:.*destroy the mask information")
 
 HEADS = oracle.TINY["num_heads"]
@@ -32,7 +32,7 @@ OTHER_DROPOUTS = ["attention_dropout", "activation_dropout"]
 
 @functools.cache
 def make(**options):
-    """One model for each set of options: no test changes its weights."""
+    """One model for each set of options; no test changes its weights."""
     return oracle.tiny_transformer(max_length=64, **options)
 
 
@@ -53,14 +53,14 @@ def test_agrees_with_numpy(variant):
     )
     close(model((SOURCE, TARGET)), expected)
     assert expected.std() > 0.3
-    # The logits are made of the hidden states.
+    # The logits are a projection of the hidden states.
     kernel, bias = model.output_weights()
     logits = np.asarray(model.hidden_states((SOURCE, TARGET))) @ np.asarray(kernel)
     close(logits + (0 if bias is None else np.asarray(bias)), expected)
     tied = variant.get("tie_embeddings", False)
     assert (bias is None) == (model.final_layer is None) == tied
     tables = [x for x in model.weights if tuple(x.shape) == (oracle.SOURCE_VOCAB, 16)]
-    assert len(tables) == 1  # tied embeddings are one matrix
+    assert len(tables) == 1  # tied embeddings share one matrix
 
 
 def test_explicit_masks_agree_with_numpy():
@@ -120,7 +120,7 @@ def test_half_precision_is_close_and_never_nan(norm, policy):
     expected = make(norm=norm)((SOURCE, TARGET)).numpy()
     assert (logits - expected).std() < 0.05 * expected.std()
     source, target = SOURCE.copy(), TARGET.copy()
-    source[0] = target[1] = 0  # without a token
+    source[0] = target[1] = 0  # only padding
     assert np.isfinite(tf.cast(model((source, target)), "float32")).all()
     scores = tf.cast(model.decoder.last_attn_scores, "float32").numpy()
     assert (scores[0] == 0).all()
@@ -135,7 +135,7 @@ def test_without_positions_the_order_of_the_source_is_lost():
 
 @pytest.mark.parametrize("tied", [False, True])
 def test_what_keras_evaluates_is_the_loss_itself(tied):
-    """The logits carry no mask, which would weight the loss a second time."""
+    """The logits have no Keras mask, which would apply to the loss a second time."""
     model = oracle.tiny_transformer(tie_embeddings=tied)
     logits = model((SOURCE, TARGET))
     assert getattr(logits, "_keras_mask", None) is None

@@ -1,4 +1,4 @@
-"""The notebooks: stored with their outputs, clean, and they run from top to bottom."""
+"""The notebooks have clean outputs and run from top to bottom."""
 
 import gzip
 import os
@@ -14,9 +14,9 @@ nbformat = pytest.importorskip("nbformat", reason="pip install 'tfxformer[test]'
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
 QUICK = 20  # training steps in these tests, in place of a line such as STEPS = 600
-FEWEST_WORDS = 10  # shorter sentences are anyone's
-TUTORIAL = "vou então muito rapidamente partilhar convosco"  # the tutorial's
-# Folders that only some machine has, its address, and the traces of a failed cell.
+FEWEST_WORDS = 10  # shorter sentences are too common to compare
+TUTORIAL = "vou então muito rapidamente partilhar convosco"  # its sentence
+# Paths and addresses of a machine, and the traceback of a failed cell.
 PRIVATE = re.compile(
     r"/(?:home|root|Users|work|tmp|opt|mnt|content|builds?|var/folders)/[\w.-]+"
     r"|file://|\b(?:\d{1,3}\.){3}\d{1,3}:\d+|Traceback \(most recent|Looking in indexes"
@@ -30,7 +30,7 @@ def read(name):
 
 
 def everything(notebook):
-    """All text in a notebook, sources and outputs, but no pictures."""
+    """All text in a notebook, sources and outputs, without pictures."""
     for cell in notebook.cells:
         yield cell.source
         for output in cell.get("outputs", ()):
@@ -40,14 +40,14 @@ def everything(notebook):
 
 
 def plain(text):
-    """Lower-case words, for a comparison that spaces and signs do not matter to."""
+    """Lower-case words, for comparing texts without spaces and punctuation."""
     return " ".join(re.findall(r"\w+", text.lower()))
 
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_it_is_stored_whole_and_clean(name):
     notebook, cells = read(name)
-    assert "%pip install" in cells[0].source  # what is missing
+    assert "%pip install" in cells[0].source  # installs the package
     for number, cell in enumerate(cells, 1):
         assert cell.execution_count == number
         for output in cell.outputs:
@@ -92,7 +92,7 @@ def test_no_text_of_data_that_is_not_ours_is_in_them():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_it_runs(name, tmp_path, monkeypatch):
-    """As a newcomer runs it, in a folder of its own, but with fewer training steps."""
+    """In a folder of its own, with fewer training steps."""
     nbclient = pytest.importorskip("nbclient", reason="pip install 'tfxformer[test]'")
     # The kernel imports the package that these tests import, installed or not.
     paths = [str(Path(tfxformer.__file__).parents[1]), os.environ.get("PYTHONPATH")]

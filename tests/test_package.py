@@ -1,4 +1,4 @@
-"""The package is light to import, and its modules build on one another one way."""
+"""The package is fast to import, and its modules have no circular imports."""
 
 import ast
 import graphlib
@@ -19,14 +19,14 @@ FILES = {
     for file in FOLDER.rglob("*.py")
 }
 FILES = {name.removesuffix(".__init__"): file for name, file in FILES.items()}
-# The parts of the model, in keras.ops; TensorFlow's spellings are in one file.
+# Written in keras.ops; only `layers.kernels` calls TensorFlow.
 MODEL = ["layers", "decoding", "model", "training.loss"]
 HEAVY = {"tensorflow", "tensorflow_text", "keras", "numpy", "sentencepiece"}
 HEAVY |= {"sacrebleu", "typer", "rich", "yaml"}
 
 
 def imported(name):
-    """What a module imports, at its top or in its functions."""
+    """The imports of a module, also those in functions."""
     for node in ast.walk(ast.parse(FILES[name].read_text("utf-8"))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -44,7 +44,7 @@ def test_no_module_or_folder_imports_itself_in_a_circle():
     for name, names in graph.items():
         room, *others = (".".join(x.split(".")[:2]) for x in (name, *names))
         rooms.setdefault(room, set()).update({*others} - {room})
-    rooms.pop("tfxformer")  # where the version is
+    rooms.pop("tfxformer")  # everything imports the version
     graphlib.TopologicalSorter(rooms).prepare()
     assert not [name for name, names in graph.items() if "tfxformer.cli" in names]
 
@@ -57,11 +57,11 @@ def test_the_model_is_written_in_keras_ops():
             assert not [x for x in names if x.startswith("tensorflow")], name
 
 
-# --- What it costs to import ---
+# --- The cost of imports ---
 
 
 def loaded_by(module):
-    """Which heavy packages an import brings along; it must not say a word."""
+    """The heavy packages that an import loads; it must print nothing."""
     code = f"import json, sys, {module}; print(json.dumps([*sys.modules]))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")

@@ -1,4 +1,4 @@
-"""How the shipped model is made: its scripts, and the sentences it is judged by."""
+"""The scripts that make the shipped model, and the sentences that test it."""
 
 import collections
 import doctest
@@ -45,7 +45,7 @@ def test_the_200_sentences_are_in_no_data():
     if SHARED.exists():
         tests = [Overlap(name, read(SHARED / name)) for name in TEST_SETS]
         held = {p[0] for p in sentences if any(test.holds(p) for test in tests)}
-        # The TensorFlow tutorial's own example is TED's; greetings are everybody's.
+        # The tutorial's example comes from TED; greetings are too common to count.
         held -= {"Este é um problema que temos que resolver."}
         assert not [source for source in held if len(source.split()) > 5]
 
@@ -55,7 +55,7 @@ def test_the_200_sentences_are_in_no_data():
     [
         (("o GÁTO , dorme !", "A tomcat sleeps."), 1, 0),  # the source
         (("x", "the cat sleeps"), 1, 0),  # the target
-        (("the cat sleeps", "x"), 0, 0),  # a target's words as a source
+        (("the cat sleeps", "x"), 0, 0),  # the target's words in the source
         (("x", f"so {LONG.split(' ', 3)[3]} it is"), 0, 0),  # seven words in a row
         (("x", f"So: {LONG.split(' ', 2)[2].upper()}!"), 0, 1),  # eight
         (("—", "..."), 0, 0),  # no words
@@ -71,18 +71,18 @@ def test_a_training_pair_holds_a_test_sentence(pair, whole, runs):
 def test_copies_follow_what_they_copy():
     pairs = [("Pão há.", "Bread."), ("Já são três?", "Is it three?"), ("sim", "yes")]
     careless = augment.augmented(pairs, 0.0, 1.0)
-    assert [careless[0], careless[2], careless[4]] == pairs  # "sim" has no other way
+    assert [careless[0], careless[2], careless[4]] == pairs  # "sim" cannot change
     assert careless[3][0].islower() and not careless[1][0].islower()
     assert [careless[1][1], careless[3][1]] == ["Bread.", "is it three?"]
     joined = augment.augmented(pairs, 1.0, 0.0)
-    # The last has nothing to follow it.
+    # No pair follows the last one.
     assert [pair for pair in joined if pair in pairs] == pairs and len(joined) == 5
     assert ("Já são três? sim", "Is it three? yes") in joined
     assert careless[1] in augment.augmented([*pairs[1:], *pairs], 0.0, 1.0)
 
 
 def test_a_killed_teacher_continues(tmp_path, monkeypatch):
-    """A line that was cut is translated again; what is complete is not."""
+    """A line that was cut is translated again, and complete lines are not."""
     asked = []
 
     class Translator:
@@ -122,14 +122,14 @@ def test_textbooks_become_sentences(monkeypatch, tmp_path):
 
 
 def make_data(folder):
-    """A few pairs of each kind, which numbers tell apart."""
+    """A few pairs of each kind, made distinct by numbers."""
     data = folder / "pt_en"
     buses = [(f"O ônibus {n} não porto.", f"Bus {n} in port.") for n in range(400)]
     files = collections.defaultdict(list)
     for kind, (_, tags) in mix.HELD.items():
         real = kind in ("everyday", "news", "encyclopedia")
         name = "distilled.free" if real else "human.free"
-        gap = " " if real else "  "  # people leave such gaps
+        gap = " " if real else "  "  # double spaces, as in real data
         files[name] += [
             (f"{kind}{gap}{s}", f"{kind} {t}", tags[0]) for s, t in buses[:12]
         ]
@@ -164,7 +164,7 @@ def test_pairs_are_sorted_by_kind_and_junk_is_left_out(tmp_path, monkeypatch):
     assert {source[-9:] for source, _ in read(tmp_path / "back.tsv.gz")} == {
         "no porto."
     }
-    assert len(read(tmp_path / "back.tsv.gz")) == 40  # without what is programming
+    assert len(read(tmp_path / "back.tsv.gz")) == 40  # without text about programming
     assert read(tmp_path / "lexicon.tsv.gz") == [("gato", "cat")]
     texts = (tmp_path / "human.txt").read_text("utf-8").splitlines()
     assert len(texts) == 50 and not [text for text in texts if "gatos" in text]
@@ -186,12 +186,12 @@ esac"""
 
 @pytest.mark.slow
 def test_the_recipe_makes_a_model_from_pairs(tmp_path, run_folder):
-    """From end to end, a small one; a stand-in translates."""
+    """Runs the whole recipe in small, with a stand-in for the teacher."""
     shutil.copytree(RECIPE.parent, tmp_path / "recipes")
     recipe, data, work = (tmp_path / x for x in ("recipes/pt_en", "data", "work"))
     make_data(data)
     work.mkdir()
-    (work / "english.txt").write_text("A thing.\n", "utf-8")  # of no clones
+    (work / "english.txt").write_text("A thing.\n", "utf-8")  # in place of textbooks
     source = (recipe / "mix.py").read_text("utf-8")
     few = source.replace("HELD_OUT, PRESS = 200, 500", "HELD_OUT, PRESS = 2, 2")
     (recipe / "mix.py").write_text(few, "utf-8")

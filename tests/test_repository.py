@@ -1,4 +1,4 @@
-"""Versions appear whole, and never one over another; what is damaged is named."""
+"""Versions appear complete, never replace another, and errors name damaged files."""
 
 import json
 import shutil
@@ -37,7 +37,7 @@ def test_two_exports_at_once_take_two_numbers(tmp_path, monkeypatch):
     real, paths = Path.rename, []
 
     def race(part, path):
-        # Another export is faster, once.
+        # Another export takes the number first, once.
         if not paths:
             paths.append(path)
             write(path)
@@ -61,18 +61,18 @@ def test_the_shipped_model_is_the_newest(tmp_path, monkeypatch):
     monkeypatch.setattr(repository, "__file__", str(file))
     with pytest.raises(UserError, match=r"no model found.*--model"):
         repository.shipped_model()
-    # A checkout that it is imported from, what is installed, the working folder.
+    # The checkout, the installed package, the working folder.
     for place in ("lib/export", "lib/installed/export", "export"):
         for version in ("9", "10", "11", "notes"):
             folder = tmp_path / place / "pt_en" / version
             folder.mkdir(parents=True)
-            if version != "11":  # which is not whole
+            if version != "11":  # 11 is incomplete
                 (folder / "saved_model.pb").touch()
         expected = tmp_path / place / "pt_en" / "10"
         assert repository.shipped_model().resolve() == expected
 
 
-# --- What cannot be opened ---
+# --- Folders that cannot be opened ---
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Cutting text: where sentences end, where too long ones are cut, nothing lost."""
+"""Splitting text: sentence ends, splits of long sentences, and no lost characters."""
 
 import random
 
@@ -6,7 +6,7 @@ import pytest
 
 from tfxformer.sentences import split_lines, split_sentences, split_to_fit
 
-# Each list is one line, its sentences parted by a space.
+# Each list has the sentences of one line, which a space separates.
 LINES = [
     # Stops.
     ["O gato bebe leite.", "A casa é azul!", "Onde estás?", "Não sei…", "Sim."],
@@ -30,13 +30,13 @@ LINES = [
     ["— Vens? — perguntou ela.", "— Sim.", "— Bom."],
     ["Três! repetiu o capitão.", "Eu... não sei...", "Talvez."],
     ["É assim. [sic]"],
-    # Lower-cased and tokenised, as TED is.
+    # Lower-cased and tokenised, as in TED.
     ["olá .", "como estás ?", "bem , obrigado !", "e tu ?"],
     ['ela disse : " olá . " e saiu .', '" vens ? " disse ela .', "( risos ) ."],
     ["eu ... não sei .", "o sr. silva saiu .", "são 3.14 metros .", "ok . . . bom"],
-    # Lower-cased, not tokenised: a dot may be an abbreviation's.
+    # Lower-cased, not tokenised: a dot may belong to an abbreviation.
     ["oi!", "tudo bem?", "o sr. silva saiu. eu não sei"],
-    # What is none.
+    # No sentence ends.
     ["www.ted.com ou a@b.pt/?x=1 das 10h30"],
     ["Olá!", "😀 Bom dia.", "Был дождь.", "Да."],
     ["..."],
@@ -65,7 +65,7 @@ def test_white_space_and_line_breaks_are_kept():
 
 
 def tricky_texts(count):
-    """Random texts of all that stops, quotes and line breaks may meet."""
+    """Random texts of stops, quotes, line breaks and their neighbours."""
     parts = [*"aAé1.?!…。\"'()»—, \t\n\r\x1c\x85\u2028\0\ud800", "Sr", "p. ex", "😀"]
     draw = random.Random(0)
     return ["".join(draw.choices(parts, k=draw.randrange(30))) for _ in range(count)]
@@ -80,12 +80,12 @@ def test_the_pieces_are_the_text():
             for sentence in pieces[1::2]:
                 assert sentence and sentence == sentence.strip()
                 assert len(sentence.splitlines()) == 1
-        lines = split_lines(text)[1::2]  # what is cut is cut once
+        lines = split_lines(text)[1::2]  # splitting again changes nothing
         sentences = [part for line in lines for part in split_sentences(line)[1::2]]
         assert sentences == split_sentences(text)[1::2]
 
 
-# --- What is too long ---
+# --- Long sentences ---
 
 
 def words(text):
@@ -107,9 +107,9 @@ def words(text):
         ("um dois três", "porque quatro cinco seis"),
         ("The red one", "that you all saw"),
         ("um dois três", "quatro cinco seis"),
-        # Neither a decimal comma nor a time is such a place.
+        # A decimal comma or a time is not a place to split.
         ("um dois três", "3,14 10:30 seis"),
-        # A good place near an end is not good: the other part would be long.
+        # Not near an end: the other part would be long.
         ("um; dois três", "quatro cinco seis"),
     ],
 )
@@ -121,7 +121,7 @@ def test_the_best_place(left, right):
 @pytest.mark.parametrize("count", [words, len])
 def test_parts_fit_and_nothing_is_lost(count):
     assert split_to_fit("abcdefgh", len, 4) == ["abcd", "", "efgh"]
-    # A character is not cut, though it be too long by itself.
+    # A character is never split, even if it is too long.
     assert split_to_fit("ab", lambda text: 9, 4) == ["a", "", "b"]
     for text in (text.strip() for text in tricky_texts(500) if text.strip()):
         for limit in (4, 9):
@@ -130,7 +130,7 @@ def test_parts_fit_and_nothing_is_lost(count):
             assert max(map(count, pieces[::2])) <= limit
             assert not "".join(pieces[1::2]).strip()
             assert all(part == part.strip() != "" for part in pieces[::2])
-            # A part that fits is never cut.
+            # A text that fits is never split.
             assert count(text) > limit or pieces == [text]
 
 

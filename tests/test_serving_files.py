@@ -1,4 +1,4 @@
-"""The files in serving/: each against its schema, and all against one another."""
+"""The files in serving/ match their schemas and each other."""
 
 import json
 import re
@@ -58,7 +58,7 @@ def test_text_protos():
 
 
 def check_syntax(file):
-    """Of a text proto whose message tensorflow-serving-api lacks."""
+    """Parses a text proto whose message is not in tensorflow-serving-api."""
     text_format.Parse(file.read_text(), empty_pb2.Empty(), allow_unknown_field=True)
 
 
@@ -111,5 +111,5 @@ def test_make_tls(tmp_path):
     check_syntax(tmp_path / "ssl.config")
     before = {file: file.read_bytes() for file in tmp_path.iterdir()}
     assert all(file.stat().st_mode & 0o077 == 0 for file in before)
-    subprocess.check_output(command, env=environment)  # it keeps what is there
+    subprocess.check_output(command, env=environment)  # it keeps existing files
     assert {file: file.read_bytes() for file in tmp_path.iterdir()} == before

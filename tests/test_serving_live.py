@@ -1,4 +1,4 @@
-"""The shipped model served by the command: examples, new versions under load."""
+"""Serves the shipped model: the pages' examples, and new versions under load."""
 
 import json
 import re
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
-    """A folder of versions, and `tfxformer serve` on serving's own models.config."""
+    """A folder of versions, served with the models.config of serving/."""
     folder = tmp_path_factory.mktemp("models")
     shutil.copytree(shipped_model(), folder / "pt_en" / "1")
     text = (SERVING / "config/models.config").read_text("utf-8")

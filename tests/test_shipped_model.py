@@ -15,7 +15,7 @@ from tfxformer.translator import Translator
 
 ROOT = Path(__file__).parents[1]
 REPOSITORY = ROOT / "export" / "pt_en"
-# What else somebody has exported there is not it.
+# Not other versions that somebody exported there.
 FILES = [*REPOSITORY.glob("*.md"), *REPOSITORY.rglob("1/**/*")]
 FILES = {file.relative_to(ROOT).as_posix(): file for file in FILES if file.is_file()}
 CARD = (REPOSITORY / "README.md").read_text("utf-8")
@@ -34,7 +34,7 @@ def pairs():
 
 @pytest.fixture(scope="module")
 def translations(model, pairs):
-    """As the card has them, and a server: each text at once."""
+    """As on the card and a server, without splitting texts."""
     return model([pair.source for pair in pairs], split_sentences=False)
 
 
@@ -48,7 +48,7 @@ def test_a_clone_and_the_installed_package_hold_its_files():
     listed = subprocess.run(command, capture_output=True, text=True, check=False)
     assert listed.returncode or {*listed.stdout.splitlines()} == {*FILES}
     installed = {str(file) for file in importlib.metadata.files("tfxformer") or ()}
-    if "tfxformer/__init__.py" in installed:  # and not a link to the checkout
+    if "tfxformer/__init__.py" in installed:  # a real installation
         assert {f"tfxformer/{name}" for name in FILES} <= installed
 
 
@@ -94,7 +94,7 @@ def test_it_reads_what_was_typed_in_haste(model, translations, pairs, careless, 
 
 @pytest.mark.slow
 def test_several_sentences_in_one_string(model, translations, pairs):
-    """As a server gets them: nobody splits them there."""
+    """As on a server, which does not split texts."""
     short = [n for n, pair in enumerate(pairs) if len(pair.source.split()) <= 8][:60]
     triples = [short[i : i + 3] for i in range(0, len(short), 3)]
     joined = model(
@@ -116,7 +116,7 @@ def test_it_reads_both_kinds_of_portuguese(model):
 
 @pytest.mark.slow
 def test_a_beam_never_scores_below_greedy(model):
-    """On 600 sentences of TED's test set: ten did when the search stopped early."""
+    """On 600 sentences of TED's test set; ten failed when the search stopped early."""
     file = ROOT.parent / "shared" / "data" / "ted" / "test.tsv"
     if not file.exists():
         pytest.skip("no ../shared/data beside this checkout")

@@ -1,4 +1,4 @@
-"""Any text survives the tokenizer, in Python and in the graph alike."""
+"""Tokenizing keeps any text, in Python and in the graph."""
 
 import gc
 import io
@@ -77,20 +77,20 @@ def normal(text):
 
 def test_text_survives_up_to_nfkc_and_spaces(tokenizer):
     ids, plain = tokenizer.encode(ODD), [*map(normal, ODD)]
-    # Rows do not touch one another.
+    # Rows are independent of each other.
     assert ids == in_graph(tokenizer, ODD) == [tokenizer.encode([x])[0] for x in ODD]
     assert tokenizer.decode(ids) == text_of(tokenizer, ids) == plain
     assert tokenizer.decode(tokenizer.encode(plain)) == plain
 
 
 def test_every_character_survives_and_has_the_graph_s_ids(tokenizer):
-    def chosen(code):  # the assigned ones; of the vast uniform blocks every 13th
+    def chosen(code):  # assigned characters; every 13th of large uniform blocks
         uniform = 0x3400 <= code < 0xE000 or code >= 0x17000
         assigned = unicodedata.category(chr(code)) not in ("Cn", "Co", "Cs")
         return assigned and (code % 13 == 0 or not uniform)
 
     found = [*map(chr, filter(chosen, range(sys.maxunicode + 1)))]
-    # Letters stand between them, so that none composes with another.
+    # A letter between characters keeps them from composing.
     lines = ["x".join(found[i : i + 50]) for i in range(0, len(found), 50)]
     ids = tokenizer.encode(lines)
     assert in_graph(tokenizer, lines) == ids
@@ -148,7 +148,7 @@ def test_any_ids_are_valid_text(tokenizer):
     texts = text_of(tokenizer, [row.tolist() for row in rows])  # decodes UTF-8
     assert not re.search("[\x00-\x1f\x7f]", "".join(texts))
     assert {text.strip() for text in texts[-4:]} == {"⁇"}
-    # The two builds of SentencePiece count broken bytes in different ways.
+    # SentencePiece's two builds count broken bytes differently.
     python = [text.replace("\ufffd", "") for text in tokenizer.decode(rows)]
     assert python == [text.replace("\ufffd", "") for text in texts]
 
@@ -172,8 +172,8 @@ def test_a_tokenizer_in_a_graph_outlives_tensorflow_s_caches(tokenizer):
     stream = iter(tf.data.Dataset.from_tensors([TEXT]).repeat().map(one.tokenize))
     expected = in_graph(twin, [TEXT])
     assert expected == one.encode([TEXT])
-    del twin  # TensorFlow shares the resource behind the two
-    # A new seed empties TensorFlow's cache of eager kernels, and with it what they own.
+    del twin  # TensorFlow shares the resource of the two
+    # A new seed empties TensorFlow's cache of eager kernels and their resources.
     for disturb in (lambda: keras.utils.set_random_seed(1), gc.collect) * 2:
         disturb()
         assert graph(tf.constant([TEXT])).numpy()[0].decode() == TEXT

@@ -27,14 +27,14 @@ def ids_of(translator, text):
 
 
 def log_probabilities(translator, source, target):
-    """The oracle: one forward pass over one sentence, a softmax in NumPy."""
+    """The reference: one forward pass over one sentence, softmax in NumPy."""
     inputs = np.array([ids_of(translator, source)]), np.array([[2, *target]])
     logits = translator.transformer(inputs).numpy()[0].astype("float64")
     return logits - np.log(np.exp(logits).sum(-1, keepdims=True))
 
 
 def assert_same(translator, texts, expected, got):
-    """Equal translations; or where two part, both next tokens are as likely."""
+    """Equal translations, or equal probabilities of the first tokens that differ."""
     for text, *lines in zip(texts, expected, got, strict=True):
         one, other = (ids_of(translator, line) for line in lines)
         if one != other:
@@ -62,7 +62,7 @@ def test_only_strings_are_taken(translator, wrong):
         with pytest.raises(TypeError, match=f"^{name} 2: {kind}"):
             call(["a", wrong])
         with pytest.raises(TypeError, match=r"list of strings, not str: 'Olá\.'"):
-            call("Olá.")  # not each of its characters
+            call("Olá.")  # not a list of characters
     with pytest.raises(TypeError, match=kind):
         translator.explain(wrong)
 
@@ -76,7 +76,7 @@ def test_a_translation_depends_on_nothing_else_in_its_batch(translator, served):
         assert_same(translator, shuffled, expected, got)
 
 
-# The examples of each export hold such input, too, and a session answers them.
+# The examples in each export have such input too.
 BAD = [
     b"",
     b" \t\r\n\xc2\xa0 ",
@@ -98,7 +98,7 @@ def test_bad_input_disturbs_nobody(translator):
     assert_same(translator, good, alone, answers[:2] + answers[-2:])
     empty, white, controls, broken, surrogate, *others = answers[2:-2]
     assert (empty, white, controls.strip()) == ("", BAD[1].decode(), "")
-    # What is no character counts as a space.
+    # Invalid bytes and surrogates count as spaces.
     assert broken == surrogate == translator("O gato bebe leite.")
     assert all(isinstance(answer, str) and "\0" not in answer for answer in others)
 
@@ -110,13 +110,13 @@ def test_score_is_the_mean_log_probability(translator):
     texts = SENTENCES[:8]
     translations, found = translator.translate(texts)
     scores = translator.score(texts, translations)
-    assert np.isfinite(scores).mean() > 0.5  # else it stutters, too long to be read
+    assert np.isfinite(scores).mean() > 0.5  # the others are too long to score
     for i in np.flatnonzero(np.isfinite(scores)):
         text, translation, score = texts[i], translations[i], scores[i]
         target = ids_of(translator, translation)
         logs = log_probabilities(translator, text, target[:-1])
         assert score == pytest.approx(logs[range(len(target)), target].mean(), abs=1e-4)
-    # Translating gives the scores of the very tokens that it writes.
+    # Translating returns the same scores.
     assert np.nanmedian(np.abs(found - scores)) < 1e-4
 
 
@@ -144,11 +144,11 @@ def test_what_is_too_long_has_no_score(translator, caplog):
     assert caplog.messages == [f"text 12 {why}", f"text 13 {why}"]
 
 
-# --- Documents. `Echo` stands for a model whose answers do not matter ---
+# --- Documents. `Echo` stands in for a model ---
 
 
 class Echo(Translator):
-    """Takes words for tokens, gives back what it reads, and remembers its batches."""
+    """Treats words as tokens, returns its input, and records its batches."""
 
     def __init__(self, max_length=8):
         self.max_length = max_length
@@ -174,7 +174,7 @@ def test_a_document_keeps_its_form():
     assert echo([text, "", "Fim"]) == [text, "", "Fim"]
     # Nothing is translated twice.
     assert sorted(echo.read) == ["Fim", "O Sr. Silva ri!", "Porquê?", "Um gato."]
-    # Translations do not run together.
+    # Translations are separated by a space.
     assert Echo()("你好。再见！\n好") == "你好。 再见！\n好"
 
 
@@ -185,7 +185,7 @@ def test_batches_are_sorted_and_bounded_by_tokens():
     assert echo(texts, tokens_per_batch=200) == texts
     lengths = [[len(line.split()) for line in batch] for batch in echo.batches]
     assert [*itertools.chain(*lengths)] == sorted(counts + 1)
-    # Each is as full as it can be: with the next sentence it would be too big.
+    # Each batch is full: one more sentence would make it too big.
     for batch, after in itertools.pairwise(lengths):
         assert len(batch) * max(batch[-1] + 1, 16) <= 200
         assert (len(batch) + 1) * max(after[0] + 1, 16) > 200
@@ -206,7 +206,7 @@ def test_a_long_sentence_is_cut_at_the_best_place_and_said(caplog):
 
 def test_a_document_s_score_is_the_mean_over_its_tokens():
     _, scores = Echo().translate(["Um.", "Um. Dois três.\n\nUm.", " \n", ""])
-    # "Um." has 2 tokens of -1, "Dois três." 3 of -2, the end token among them.
+    # "Um." has 2 tokens of -1, "Dois três." 3 of -2, with the end token.
     assert scores == pytest.approx([-1, -(2 + 6 + 2) / 7, 0, 0])
 
 
@@ -254,14 +254,14 @@ def test_translations_begin_with_the_prefix(translator):
 
 @pytest.fixture(scope="module")
 def brief(translator):
-    """It ends each sentence soon: what is not in a graph takes its time."""
+    """A translator with short translations, because eager decoding is slow."""
     options = DecodingOptions(max_length=4)
     return Translator(translator.tokenizer, translator.transformer, options)
 
 
 def test_a_stream_grows_token_by_token_to_the_whole(brief):
     stream = [*brief.stream(TEXT)]
-    # One for each token, and the whole.
+    # One item for each token, then the translation.
     assert len(stream) == 5 and len({*stream}) > 2 and stream[-1] == brief(TEXT)
     assert all(b.startswith(a) for a, b in itertools.pairwise(stream))
     for text in (" Olá!  Bom dia.\n\nSim。Não。\n", "\n\n"):
@@ -278,7 +278,7 @@ def test_streams_take_the_options_but_a_beam(translator, brief):
 
 
 def test_half_a_character_is_not_seen(translator, monkeypatch):
-    """Some characters are three bytes, and each byte a token."""
+    """Some characters have three bytes, and each byte is a token."""
     (ids,) = translator.tokenizer.tokenize(["a漢a"]).numpy()
     steps = [ids[None, None, : i + 1] for i in range(len(ids))]
     monkeypatch.setattr(translator_module, "decode_steps", lambda *_: steps)
@@ -290,7 +290,7 @@ def test_a_translation_is_explained_by_the_weights_that_wrote_it(translator):
     written = "".join(explanation.target_tokens[:-1]).replace(SPACE, " ").strip()
     assert written == translator(TEXT)
     np.testing.assert_allclose(explanation.attention.sum(-1), 1, atol=1e-5)
-    # A forced pass over what was written has the same weights.
+    # A forward pass over the translation has the same weights.
     log_probabilities(translator, TEXT, ids_of(translator, written)[:-1])
     last = translator.transformer.decoder.last_attn_scores[0]
     np.testing.assert_allclose(last, explanation.attention[-1], atol=1e-5)

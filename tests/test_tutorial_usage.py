@@ -1,8 +1,8 @@
-"""What the official TensorFlow tutorial does, in its order, with our classes.
+"""Runs the steps of the official TensorFlow tutorial, in order, with our classes.
 
 "Neural machine translation with a Transformer and Keras": its later cells should
-run after one import line. Sizes are smaller here, the rest is as it is there: they are
-NumPy's integers, as a vocabulary's size is in that notebook.
+run after one import. Only the sizes differ: they are smaller, and NumPy integers, like
+the vocabulary's size in that notebook.
 """
 
 import keras
@@ -28,7 +28,7 @@ from tfxformer import (
     positional_encoding,
 )
 
-# What Keras says where a layer loses a mask: the tutorial's own do.
+# Keras warns with this text when a layer drops a mask, as the tutorial's layers do.
 pytestmark = pytest.mark.filterwarnings("error:.*destroy the mask information")
 
 VOCAB, START, END = np.int32(14), 2, 3
@@ -153,7 +153,7 @@ def test_the_loss_goes_down(trained):
 
 
 def translate(transformer, encoder_input, max_length):
-    """The loop of the tutorial's `Translator`, on ids."""
+    """The decoding loop of the tutorial's `Translator`, with ids."""
     start, end = tf.constant([START], tf.int64), tf.constant([END], tf.int64)
     output_array = tf.TensorArray(dtype=tf.int64, size=0, dynamic_size=True)
     output_array = output_array.write(0, start)

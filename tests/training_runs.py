@@ -1,4 +1,4 @@
-"""Small training runs: corpora, settings, what a run leaves behind, how it is hurt."""
+"""Small training runs: corpora, settings, results and simulated failures."""
 
 import collections
 import contextlib
@@ -27,7 +27,7 @@ SMALL = {
     "data": {"valid_pairs": 20},
     "training": {"tokens_per_batch": 256, "warmup_steps": 20, "validate_every": 4},
 }
-# All that a run can have to remember.
+# Settings with every kind of state that a checkpoint saves.
 EVERYTHING = {
     "data": {"weights": [1.0, 2.0]},
     "training": {
@@ -43,7 +43,7 @@ EVERYTHING = {
 
 
 def numbers(count):
-    """Pairs such as ("um dois", "one two"), each another one."""
+    """Distinct pairs such as ("um dois", "one two")."""
     rng, rows = np.random.default_rng(0), {}
     while len(rows) < count:
         digits = rng.integers(0, 10, rng.integers(1, 8)).tolist()
@@ -59,14 +59,14 @@ def write_pairs(path, pairs):
 
 
 def settings(sources, *changes):
-    """Those of a small run; changes are dictionaries of sections, or strings."""
+    """Settings of a small run; changes are dictionaries of sections, or strings."""
     sources = sources if isinstance(sources, list) else [sources]
     data = {"data": {"sources": [str(source) for source in sources]}}
     return load_config("tiny", overrides=[SMALL, data, *changes])
 
 
 def rows(run):
-    """What a run measured."""
+    """The rows of a run's metrics file."""
     return [json.loads(line) for line in run.metrics_file.read_text().splitlines()]
 
 
@@ -84,7 +84,7 @@ def weights(file):
 
 
 def outcome(run):
-    """All that comes of a run, but for times."""
+    """The state, weights and metrics of a run, without times."""
     newest = run.newest_checkpoint()
     found = {"state": newest.state() | {"metrics_size": None}}
     found["arrays"] = dict(enumerate(newest.arrays()))
@@ -97,7 +97,7 @@ def outcome(run):
 
 
 def assert_same_outcome(found, expected):
-    """Bit for bit."""
+    """Compares bit for bit."""
     assert found.keys() == expected.keys()
     for name in ("state", "metrics"):
         assert found[name] == expected[name]
@@ -108,13 +108,13 @@ def assert_same_outcome(found, expected):
 
 
 def leftovers(run):
-    """What must not be left in a run folder."""
+    """Partial files, which a finished run must not have."""
     return [path for path in run.path.rglob("*") if ".part" in path.name]
 
 
 @contextlib.contextmanager
 def eagerly():
-    """Within it, training makes no graphs, and its translations repeat the source.
+    """In this context, training builds no graphs, and translations repeat the source.
 
     A few steps then take a tenth of the time.
     """
@@ -131,7 +131,7 @@ Echo = collections.namedtuple("Echo", "ids")
 
 
 class Killed(BaseException):
-    """The end of a process, as far as a test can have it without ending one."""
+    """Simulates the end of the process."""
 
 
 def terminate():
@@ -147,7 +147,7 @@ def die():
 
 
 def fill_disk(monkeypatch, at):
-    """Lets the disk be full from one of the calls that write to it."""
+    """Simulates a full disk at the n-th call of `os.fsync`."""
     real, calls = os.fsync, []
 
     def fsync(descriptor):

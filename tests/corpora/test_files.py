@@ -1,4 +1,4 @@
-"""A file gives its pairs, or one line that says what to do."""
+"""Reading files: the pairs of a file, or an error that says what to do."""
 
 import gzip
 
@@ -81,7 +81,7 @@ def test_texts_are_given_until_one_is_broken():
         next(found)
     latin = read_texts(lines, "in.txt", "latin-1", size=3)
     assert list(latin) == [["um", "dois", "três"], ["quatro"]]
-    # In a terminal, a line is given before the next is typed.
+    # In a terminal, each line is read before the user types the next one.
     typed = iter(lines)
     assert next(read_texts(typed, "standard input", size=1)) == ["um"]
     assert next(typed) == b"dois\r\n"
@@ -95,7 +95,7 @@ def test_lines_end_at_line_feeds_only(write):
     assert read(mine, other)[0] == [(odd, "1"), ("y", "2")]
 
 
-PACKED = gzip.compress(TWO * 100, mtime=0)  # a test has one name in all processes
+PACKED = gzip.compress(TWO * 100, mtime=0)  # mtime sets the test's name
 DAMAGED = PACKED[:60] + bytes([PACKED[60] ^ 0xFF]) + PACKED[61:]
 
 
@@ -112,7 +112,7 @@ DAMAGED = PACKED[:60] + bytes([PACKED[60] ^ 0xFF]) + PACKED[61:]
 )
 def test_files_that_cannot_be_read(tmp_path, write, data, reason):
     path = tmp_path / "missing" if data is None else write("bad", data)
-    with pytest.raises(UserError, match=rf"^{path}: .*{reason}.*; "):  # and what to do
+    with pytest.raises(UserError, match=rf"^{path}: .*{reason}.*; "):  # and advice
         read(path)
 
 
@@ -120,7 +120,7 @@ def test_parallel_lines_keep_their_places(write, caplog):
     source = write("a.pt", gzip.compress("olá\r\nadeus\r\n".encode()))
     target = write("a.en", b"\xef\xbb\xbfhello\ngoodbye")
     assert read(source, target) == (PAIRS, {"read": 2})
-    # So do blank ones, and a malformed one goes from both.
+    # Blank lines keep their places too; a malformed line is dropped on both sides.
     source = write("a", b"1\n\xff\n3\n4\n\n6\n")
     target = write("b", b"one\ntwo\n\xfe\n\t\nfive\n\n")
     pairs, counts = read(source, target)
@@ -132,7 +132,7 @@ def test_parallel_lines_keep_their_places(write, caplog):
 
 def test_parallel_files_of_different_lengths(write):
     source, target = write("a", b"1\n" * 1500), write("b", b"one\n" * 7)
-    longer = write("c", b"one\n" * 7 + b"\n")  # a blank line at the end is a line
+    longer = write("c", b"one\n" * 7 + b"\n")  # a blank line at the end counts
     for paths in ([source, target], [target, source], [target, longer]):
         with pytest.raises(UserError, match=f"^{target} has 7 lines, the other file"):
             read(*paths)

@@ -1,4 +1,4 @@
-"""Text gets one plain form, every pair that goes is counted, and pairs stay compact."""
+"""Text is normalised, every dropped pair is counted, and pairs use little memory."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""A source is named the same everywhere, and a wrong name ends in one line."""
+"""Sources have the same names everywhere; a wrong name is a one-line error."""
 
 import gzip
 
@@ -43,17 +43,17 @@ def test_ways_to_name_files(here, monkeypatch):
     (here / "x,y.pt").write_bytes(b"um\n")
     (here / "x,y.en").write_bytes(b"one\n")
     assert pairs_of("x,y.pt,x,y.en") == [("um", "one")]
-    (here / "a.es.gz,a.pt").write_bytes(b"x\ty\n")  # a path that exists wins
+    (here / "a.es.gz,a.pt").write_bytes(b"x\ty\n")  # an existing path has priority
     assert pairs_of("a.es.gz,a.pt") == [("x", "y")]
     monkeypatch.setenv("HOME", str(here))
-    assert len(pairs_of("~/a.pt,~/a.es.gz")) == 2  # the shell leaves the second
+    assert len(pairs_of("~/a.pt,~/a.es.gz")) == 2  # the shell keeps the second ~
     (here / "ted").write_bytes(b"x\ty\n")
     assert pairs_of("./ted") == [("x", "y")]
 
 
 @pytest.mark.parametrize("source", ["frasebook", "", ",", "a,b,c", "a.pt,a.en", "."])
 def test_sources_that_are_none(here, source):
-    (here / "bad.gz").write_bytes(b"\x1f\x8b is not gzip")  # which nobody reads
+    (here / "bad.gz").write_bytes(b"\x1f\x8b is not gzip")  # not read in this test
     assert len(input_files(["phrasebook", "bad.gz"])) == 1
     with pytest.raises(UserError, match=f"^'{source}' not found: expected phrasebook"):
         load_mixture(["bad.gz", source])

@@ -17,7 +17,7 @@ from tfxformer.errors import UserError
 
 
 def leaks(splits):
-    """The sentences that are in two splits, but for case and punctuation."""
+    """Sentences that are in two splits, ignoring case and punctuation."""
     for one, other in combinations(splits.values(), 2):
         for side in (0, 1):
             keys = [{_key(pair[side]) for pair in pairs} for pairs in (one, other)]
@@ -35,7 +35,7 @@ def test_hold_out_never_leaks(case):
     draw = random.Random(case)
     words = ["um", "Um!", "dois", "três", "quatro", *map(str, range(3 * case))]
     drawn = [Pair(*draw.choices(words, k=2)) for _ in range(30)]
-    pairs = clean([*drawn, *drawn], Counts())  # which leaves duplicates out
+    pairs = clean([*drawn, *drawn], Counts())  # removes duplicates
     sizes = {"validation": draw.randint(0, 4), "test": draw.randint(0, 4)}
     try:
         splits = hold_out(pairs, sizes, case)

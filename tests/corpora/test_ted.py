@@ -1,4 +1,4 @@
-"""TED's tokens become text again, and come from a prepared copy or one clear line."""
+"""TED's tokens are joined to text; without a prepared copy, one line says so."""
 
 import random
 import re
@@ -62,7 +62,7 @@ def test_join_loses_nothing_but_spaces_and_quotes():
         assert joined == " ".join(joined.split())
 
 
-# Written for this test, in the data's own form.
+# Invented sentences in the format of the data.
 SENTENCES = {
     "train": [
         ("`` eu disse `` '' olá '' '' . ''", "`` i said `` '' hello . '' '' ''"),
@@ -75,7 +75,7 @@ SENTENCES = {
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory):
-    """What TensorFlow Datasets prepares of files like its own; then no network."""
+    """A copy that TensorFlow Datasets prepared from local files, without a network."""
     tfds = pytest.importorskip("tensorflow_datasets")
     import requests
 
@@ -125,7 +125,7 @@ def test_the_real_talks(prepared):
     pairs = ted.load("validation", REAL)
     assert len(pairs) == 1193
     text = "\n".join(side for pair in pairs for side in pair)
-    # No token is left standing where a writer would not put it.
+    # Punctuation is joined as people write it.
     alone = (
         r" [.,;:!?)\]%](?!\.)|[(\[] |``|''| '(?:s|m|re|ve|ll|d)\b|(?:ca|do|wo|is) n't"
     )

@@ -1,4 +1,4 @@
-"""Beam search: against greedy, exhaustive search and the textbook's, in NumPy."""
+"""Compares beam search with greedy, exhaustive and textbook search in NumPy."""
 
 import numpy as np
 import pytest
@@ -67,7 +67,7 @@ def test_a_beam_as_wide_as_the_space_is_exhaustive_search(name):
         assert_allclose(score[:count], [x.score for x in expected], atol=1e-4)
         expected_rank = [rank(x, options) for x in expected]
         assert_allclose(ranks[:count], expected_rank, rtol=1e-5, atol=1e-4)
-        # Places for which there is nothing.
+        # The rest of the n-best list is empty.
         assert not ids[count:].any() and not score[count:].any()
         assert (ranks[count:] <= NEVER / 2).all()
 
@@ -98,7 +98,7 @@ def test_narrow_beams_agree_with_the_textbooks(variant, case):
 
 
 def test_the_search_ends_when_nothing_better_can_come():
-    """With the end all but sure, one step finds the best; others take some more."""
+    """When the end is nearly certain, one step finds the best; more need more steps."""
     certain = small_model(0, end_bias=30.0)
     one = decode_with(certain, [[4, 5, 3]], beam_size=3)
     assert one.ids.tolist() == [[[END_ID]]]

@@ -1,4 +1,4 @@
-"""Greedy against the textbook's; sampling by the right probabilities."""
+"""Compares greedy decoding with a textbook search; tests the shares of sampling."""
 
 import functools
 
@@ -13,12 +13,12 @@ from tfxformer.decoding.greedy import sample_token
 from tfxformer.decoding.options import NEVER
 from tfxformer.tokenizer import END_ID, START_ID
 
-# The likeliest tokens end more often so.
+# With this bias, greedy translations end more often.
 small_model = functools.partial(model_with, end_bias=-0.7)
-# No token but the end; short ones; one whose limit is the model's own.
+# Only the end token; short ones; one that reaches the model's own limit.
 SENTENCES = [[3], [4, 3], [5, 6, 3], [5, 6, 4, 5, 4, 4, 6, 5, 3], [6, 6, 3], [6, 3]]
 LIMITS = [0, 14, 16, 24, 16, 14]
-CHI_SQUARE = 16.27  # its 99.9 % quantile, of 3 degrees of freedom
+CHI_SQUARE = 16.27  # the 99.9 % quantile, for 3 degrees of freedom
 
 
 @pytest.mark.parametrize(("variant", "fixed"), [(0, False), (1, True), (2, False)])
@@ -48,7 +48,7 @@ def test_a_seed_gives_the_same_samples_and_another_seed_others():
         first.ids[1:], few.ids[1:], other.ids[1:], strict=True
     ):
         samples, some, others = ({*map(written, x)} for x in (samples, some, others))
-        assert len(samples) > 2  # they differ, too
+        assert len(samples) > 2  # the samples differ
         assert some <= samples != others
     assert (np.diff(first.score, axis=1) <= 0).all()
 
@@ -62,7 +62,7 @@ def test_first_and_second_tokens_follow_the_models_distribution():
     for tokens, begin in cases:
         targets = np.array([[START_ID, *begin]])
         log_p, _ = forward(model, np.array([sentence]), targets)
-        p = np.exp(log_p[0, -1, END_ID:] / 2.0)  # of what may be written
+        p = np.exp(log_p[0, -1, END_ID:] / 2.0)  # of the allowed tokens
         counts = np.bincount(tokens, minlength=7)[END_ID:]
         assert counts.sum() == len(tokens) > 50
         expected = len(tokens) * p / p.sum()
@@ -73,7 +73,7 @@ GRID = ((np.arange(4096) + 0.5) / 4096).astype("float32")
 
 
 def shares(logits, **options):
-    """How often each token is drawn, by numbers evenly from 0 to 1."""
+    """How often each token is drawn, for numbers spaced evenly from 0 to 1."""
     rows = np.repeat(np.array([logits], "float32"), len(GRID), axis=0)
     options = DecodingOptions(sampling=True, **options)
     tokens = np.asarray(sample_token(rows, GRID, options))
@@ -82,7 +82,7 @@ def shares(logits, **options):
 
 
 def kept(logits, temperature=1.0, top_k=0, top_p=1.0):
-    """The distribution that is drawn from, by its definition: a loop."""
+    """The distribution that sampling draws from, computed in a loop."""
     e = np.exp(np.asarray(logits, "float64") / temperature)
     probability, order = e / e.sum(), np.argsort(-e, kind="stable")
     order = order[: top_k or None]
@@ -110,7 +110,7 @@ def test_the_shares_are_the_distributions(temperature, top_k, top_p):
 @pytest.mark.parametrize("temperature", [1e-40, 1.0, 1e30])
 @pytest.mark.parametrize("more", [{}, {"top_k": 6}, {"top_p": 0.99}])
 def test_what_is_not_allowed_is_never_drawn(temperature, more):
-    """Not at the ends of the numbers either."""
+    """Also tests numbers near 0 and 1, and extreme temperatures."""
     logits = np.array([[NEVER, 1.0, NEVER, 2.0, -3.0, NEVER]], "float32")
     options = DecodingOptions(sampling=True, temperature=temperature, **more)
     numbers = np.array([0.0, 0.3, 0.7, 1 - 2.0**-24], "float32")

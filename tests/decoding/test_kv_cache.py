@@ -1,4 +1,4 @@
-"""Loops and tensors that take more positions, with a search that only counts."""
+"""Loops and growing buffers, with a search that only counts."""
 
 import numpy as np
 import pytest
@@ -61,18 +61,18 @@ def test_each_sentence_ends_for_itself(limits):
 def test_sentences_that_have_ended_leave_the_batch():
     seen = []
     count_up_to(GrowingBuffers(np.int32(9)), [1, 2, 2, 3, 6, 9, 9, 9], seen)
-    # One of 8 that has ended stays; 3 of 8 leave; 1 of 5 stays, and 2 leave.
+    # 1 ended sentence of 8 stays, 3 of 8 leave, 1 of 5 stays, 2 of 5 leave.
     assert seen == [8, 8, 5, 5, 5, 5, 3, 3, 3]
     seen.clear()
     count_up_to(GrowingBuffers(np.int32(2)), [0, 0, 0, 2], seen)
-    assert seen == [4, 1]  # one step at least, however many ended before it
+    assert seen == [4, 1]  # at least one step with all sentences
     seen.clear()
     ids, _ = count_up_to(FixedBuffers(50), [1, 5, 1, 2, 1, 3, 2, 1], seen)
-    assert seen == [8, 8, 2, 2, 2]  # all but a quarter leave at once
+    assert seen == [8, 8, 2, 2, 2]  # with fixed shapes, three quarters leave at once
     assert_array_equal(ids, expected([1, 5, 1, 2, 1, 3, 2, 1], 50))
 
 
 def test_a_batch_of_constants():
-    """Shape inference evaluates what is made of them, and the shapes still grow."""
+    """Shape inference evaluates constants, and the shapes still grow."""
     graph = tf.function(lambda: in_a_graph.python_function(tf.constant([2, 3])))
     assert_array_equal(graph()[0], expected([2, 3], 3))

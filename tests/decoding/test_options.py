@@ -1,4 +1,4 @@
-"""What cannot be is refused by name, before work starts."""
+"""Impossible options raise an error that names them, before work starts."""
 
 import math
 

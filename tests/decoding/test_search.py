@@ -1,4 +1,4 @@
-"""The whole of `decode`: what holds for every search, however it runs."""
+"""`decode` as a whole: properties of every search method, in graphs and eagerly."""
 
 import functools
 
@@ -19,7 +19,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from tfxformer.decoding import DecodingOptions, decode, decode_steps, length_limit
 from tfxformer.tokenizer import END_ID
 
-# No token but the end; short ones; some that end at once, some cut off late.
+# Only the end token; short ones; some end at once, some are cut off late.
 SENTENCES = [[3], [4, 3], [5, 6, 3], [5, 6, 4, 5, 4, 4, 6, 5, 3], [6, 6, 3], [6, 3]]
 # Each method with all its options.
 METHODS = {
@@ -37,7 +37,7 @@ methods = pytest.mark.parametrize("method", METHODS)
 
 
 def same(actual, expected, tolerance=1e-5):
-    """The ids, whatever the width of their padding, and the numbers."""
+    """Compares ids, ignoring the width of padding, and numbers."""
     width = max(actual.ids.shape[-1], expected.ids.shape[-1])
     narrow, wide = (
         np.pad(x.ids, [(0, 0), (0, 0), (0, width - x.ids.shape[-1])])
@@ -69,7 +69,7 @@ def in_a_graph(method):
     [("greedy", False), ("beam", False), ("beam", True), ("sampling", True)],
 )
 def test_what_is_written_is_allowed_and_scored_as_the_model_does(method, fixed):
-    """With a prefix for some; scores and attention are those of a full pass."""
+    """Some have a prefix; scores and attention equal those of a full forward pass."""
     model, prefixes = small_model(1), [(), (5,), (), (4, 4), (6, 5, 4), ()]
     options = DecodingOptions(**METHODS[method], max_length=7)
     decoded = decode_with(
@@ -99,7 +99,7 @@ def test_what_is_written_is_allowed_and_scored_as_the_model_does(method, fixed):
 
 @methods
 def test_a_sentence_does_not_depend_on_its_neighbours(method):
-    """Neighbours that end at once, some in between and some late: the batch shrinks."""
+    """The neighbours end at different steps, so the batch shrinks."""
     rng = np.random.default_rng(0)
     batch = [[*rng.choice(LETTERS, rng.integers(0, 8)), END_ID] for _ in range(24)]
     decode = in_a_graph(method)
@@ -115,7 +115,7 @@ def test_a_sentence_does_not_depend_on_its_neighbours(method):
 
 @methods
 def test_graph_and_eager_agree(method):
-    """Also with a place for every position, where sentences that have ended wait."""
+    """Also with fixed shapes, where ended sentences stay in the batch."""
     expected = in_a_graph(method)(pad(SENTENCES))
     for fixed in (False, True):
         found = decode_with(small_model(0), SENTENCES, xla=fixed, **METHODS[method])

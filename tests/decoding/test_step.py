@@ -1,4 +1,4 @@
-"""One step: what the model gives is the full forward pass; what may be written next."""
+"""One decoding step equals the full forward pass; which tokens are allowed next."""
 
 import json
 from pathlib import Path
@@ -54,7 +54,7 @@ def step_by_step(model, source, target, fixed):
     ],
 )
 def test_steps_are_the_full_forward_pass(variant, fixed):
-    """For three hypotheses of each sentence, and with padding in the source."""
+    """With three hypotheses for each sentence, and padding in the source."""
     model = oracle.tiny_transformer(max_length=12, **variant)
     target = np.random.default_rng(0).integers(4, oracle.TARGET_VOCAB, (3, 3, 5))
     target[:, 0] = TARGET
@@ -77,7 +77,7 @@ def test_other_precisions(dtype):
 
 
 def test_weights_saved_by_name_and_order_fit():
-    """Renaming or moving a layer must not lose the weights of trained models."""
+    """Trained models must still load after a layer is renamed or moved."""
     folder = MODELS / "pt_en_continued"
     if not folder.is_dir():
         pytest.skip("no ../shared/models beside this checkout")
@@ -96,7 +96,7 @@ LOG_TOTAL = np.log(np.exp(LOGITS.astype("float64")).sum(-1))
 
 
 def check(expected, position, ids, prefix=None, dtype="float32", **options):
-    """The logits of what is allowed, and the sum over all tokens, allowed or not."""
+    """Checks the logits of allowed tokens, and the sum over all tokens."""
     tolerance = 1e-5 if dtype == "float32" else 0.05
     options = DecodingOptions(**options)
     found = next_token(tf.cast(LOGITS, dtype), position, ids, prefix, options)
@@ -118,7 +118,7 @@ def test_special_tokens_are_never_written(dtype):
 
 
 def repeated(ids, n):
-    """For each row, which tokens would complete an n-gram written before."""
+    """For each row, the tokens that would repeat an n-gram."""
     answer = np.zeros((len(ids), VOCAB), bool)
     for row, tokens in zip(answer, ids.tolist(), strict=True):
         grams = {tuple(tokens[i : i + n]) for i in range(len(tokens) - n + 1)}
@@ -133,7 +133,7 @@ def test_no_ngram_is_written_twice(n, position):
     for letters, places in ((1, 0), (2, 4), (3, 0)):
         ids = RNG.integers(4, 4 + letters, (ROWS, position)).astype("int32")
         expected = without() & ~repeated(ids, n)
-        ids = np.pad(ids, [(0, 0), (0, places)])  # places that are not written yet
+        ids = np.pad(ids, [(0, 0), (0, places)])  # positions without a token yet
         check(expected, position, ids, no_repeat_ngram=n)
 
 

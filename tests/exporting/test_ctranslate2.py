@@ -1,4 +1,4 @@
-"""The export for CTranslate2: its engine, with our weights, gives our answers."""
+"""The export for CTranslate2 gives the same translations as our decoding."""
 
 import json
 import sys
@@ -29,13 +29,13 @@ FILES = {"config.json", "model.bin", "shared_vocabulary.json", "tokenizer.model"
 
 @pytest.fixture(scope="module", params=VARIANTS)
 def pair(request, tmp_path_factory):
-    """A `Translator` of random weights, and CTranslate2's engine with the same."""
+    """A `Translator` with random weights, and CTranslate2's engine with the same."""
     tokenizer = Tokenizer.train(["o gato bebe leite", "a casa é azul"] * 50, 300)
     size = tokenizer.vocab_size
     vocabularies = {"input_vocab_size": size, "target_vocab_size": size}
     variant = VARIANTS[request.param]
     transformer = oracle.tiny_transformer(max_length=20, **vocabularies, **variant)
-    # What may not be written is likelier than all else, and some sentences end.
+    # Forbidden tokens are the most probable, and some sentences end.
     if transformer.final_layer is not None:
         weight, values = transformer.final_layer.bias, [9, 9, 9, 2]
     else:
@@ -54,7 +54,7 @@ def test_greedy_translations_are_the_same(pair):
     translator, engine = pair
     tokens, size = translator.tokenizer.tokens, translator.tokenizer.vocab_size
     rng = np.random.default_rng(0)
-    # None, one, some, and more than the model can read.
+    # No tokens, one, several, and more than the model can read.
     lengths = [0, 1, 19, 20, 60, *range(2, 14)]
     ids = [rng.integers(END_ID + 1, size, n).tolist() for n in lengths]
     source = np.full((len(ids), 20), PAD_ID, "int32")
@@ -71,7 +71,7 @@ def test_greedy_translations_are_the_same(pair):
     theirs = [x.hypotheses[0][:n] for x, n in zip(results, limits, strict=True)]
     assert theirs == ours
     assert theirs[0] == [] and len({tuple(line) for line in theirs}) >= 3
-    # Padding, unknown and start are the likeliest, but no option lets them be written.
+    # Padding, unknown and start are the most probable, but are never written.
     beam = engine.translate_batch(rows[5:], beam_size=4, max_decoding_length=20)
     written = {token for result in beam for token in result.hypotheses[0]}
     assert written and not written & {*tokens(range(END_ID))}
@@ -82,13 +82,13 @@ def test_greedy_translations_are_the_same(pair):
 
 @pytest.fixture(scope="module")
 def folder(run_folder, tmp_path_factory):
-    """What is written from the run that the tests share."""
+    """The export of the shared run."""
     to = tmp_path_factory.mktemp("to")
     return export(run_folder, to, "toy", format="ctranslate2")[0]
 
 
 def test_the_folder_translates_without_tfxformer(folder, translator):
-    """As docs/export.md does it."""
+    """Uses the code of docs/export.md."""
     assert {file.name for file in folder.iterdir()} == FILES
     texts = ["", "O gato bebe leite.", "Onde está a chave?", "😀 Olá", "não " * 99]
     longest = json.loads((folder / "config.json").read_text())["max_length"]
@@ -119,7 +119,7 @@ def test_the_command_prints_the_next_version(command, folder, run_folder):
 def test_an_export_that_scores_otherwise_is_not_published(
     run_folder, tmp_path, monkeypatch
 ):
-    def wrong(*args):  # so little that no word changes
+    def wrong(*args):  # too little to change a word
         spec = specification(*args)
         spec.encoder.layer[0].self_attention.layer_norm.beta.array[:] += 0.003
         return spec
@@ -130,7 +130,7 @@ def test_an_export_that_scores_otherwise_is_not_published(
     assert list((tmp_path / "toy").iterdir()) == []
 
 
-# --- What cannot be ---
+# --- Errors ---
 
 
 def test_what_cannot_be_is_refused(run_folder, exported, translator):

@@ -1,4 +1,4 @@
-"""The export: its contract, its weights, its records, and that it serves."""
+"""The export: signatures, weights, recorded requests, and that it serves."""
 
 import itertools
 import shutil
@@ -29,7 +29,7 @@ from tfxformer.repository import (
 )
 from tfxformer.training.run import Run
 
-# DESIGN's contract: what goes in and what comes out, by name, type and shape.
+# Inputs and outputs of each signature: name, type and shape.
 CONTRACT = """\
   attention(text: string (None,)) -> attention: float32 (None, 1, 4, None, None), \
 source_tokens: string (None, None), target_tokens: string (None, None)
@@ -71,7 +71,7 @@ def test_options_are_chosen_at_export_and_recorded(run_folder, tmp_path):
     assert decoding["translate_nbest"]["n_best"] == 2
     python, opened = Translator.load(run_folder, options=options), Translator.load(path)
     assert opened.options == options and opened(TEXTS) == python(TEXTS)
-    # A second export, of the first: a new version that changes no file of the other.
+    # Exporting the export writes a new version and does not change the first.
     before = {p: p.stat().st_mtime_ns for p in path.rglob("*")}
     second, _ = export(path, tmp_path, "model")
     assert {p: p.stat().st_mtime_ns for p in path.rglob("*")} == before
@@ -86,7 +86,7 @@ def test_xla_gives_the_same_and_names_its_flag_and_float16_halves_the_file(
     path, report = export(run_folder, tmp_path, "model", xla=True, precision="float16")
     assert report.ok
     assert "--xla_cpu_compilation_enabled=true" in report.describe()
-    assert not verify(path).ok  # a server without the flag would refuse
+    assert not verify(path).ok  # it fails on a server without the flag
     loaded, python = tf.saved_model.load(str(path)), Translator.load(path)
     assert [line.decode() for line in loaded(TEXTS).numpy()] == python(TEXTS)
     one = loaded.signatures["attention"](text=tf.constant(TEXTS[:1]))["attention"]
@@ -94,7 +94,7 @@ def test_xla_gives_the_same_and_names_its_flag_and_float16_halves_the_file(
     np.testing.assert_allclose(one[0], other, atol=1e-4)
     data = "variables/variables.data-00000-of-00001"
     ratio = (path / data).stat().st_size / (exported / data).stat().st_size
-    assert 0.5 < ratio < 0.54  # biases and norms stay as they are
+    assert 0.5 < ratio < 0.54  # biases and norms stay float32
 
 
 def test_an_export_that_would_not_serve_is_not_published(
@@ -110,7 +110,7 @@ def test_an_export_that_would_not_serve_is_not_published(
     assert list((tmp_path / "model").iterdir()) == []
 
 
-# --- The weights, and how they become a Keras model again ---
+# --- Weights, and loading an export as a Keras model ---
 
 
 def test_it_opens_as_a_keras_model(exported, translator, served):
@@ -132,7 +132,7 @@ def small_translator(seed=1, **kind):
     vocabularies = {"input_vocab_size": size, "target_vocab_size": size}
     transformer = Transformer(**sizes, **vocabularies, max_length=16, **kind)
     transformer.build()
-    for weight in transformer.weights:  # biases and norms that are not all alike
+    for weight in transformer.weights:  # else biases and norms are all equal
         weight.assign(weight + 0.1 * keras.random.normal(weight.shape))
     return Translator(tokenizer, transformer)
 
@@ -157,11 +157,11 @@ def test_every_precision_and_kinds_of_model(tmp_path, precision, kind):
     _, opened = read_export(tmp_path / "1")
     weights = before, translator.transformer.weights, opened.weights
     for old, own, new in zip(*weights, strict=True):
-        # Writing rounds the translator's own matrices alike.
+        # Writing rounds the matrices of the translator in the same way.
         assert_array_equal(own, new)
         half = precision == "float16" and old.ndim > 1
         assert_array_equal(new, old.astype("float16") if half else old)
-    # Another model's widened matrices in the same process are kept apart.
+    # Two models in one process do not share widened matrices.
     HalfWeights(small_translator(seed=2, **kind).transformer)._initialize()
     assert_array_equal(loaded(text=texts)["score"], first)
 
@@ -185,11 +185,11 @@ def test_the_mean_of_the_newest_checkpoints(run_folder, tmp_path):
         average_checkpoints(transformer, copy, 1)
 
 
-# --- The requests that a server runs when it loads a model ---
+# --- Warm-up requests ---
 
 
 def test_it_has_requests_that_a_server_may_run(exported, served):
-    """TensorFlow Serving's limit, its place, and no log but of a kind that it runs."""
+    """TensorFlow Serving's limit and path, and only logs of a type that it runs."""
     assert str(WARM_UP_FILE) == "assets.extra/tf_serving_warmup_requests"
     records = [*tf.data.TFRecordDataset(str(exported / WARM_UP_FILE))]
     assert 0 < len(records) <= 1000
@@ -211,7 +211,7 @@ def test_with_xla_the_shapes_of_most_requests_are_compiled(translator, monkeypat
     monkeypatch.setattr(translator, "xla", True)
     shapes = []
     for signature, inputs, _ in [*warm_up(translator)][len(plain) :]:
-        tokens = translator.answers("count", inputs)["tokens"] + 1  # and the end
+        tokens = translator.answers("count", inputs)["tokens"] + 1  # with the end token
         assert 8 < tokens.max() <= 32
         shapes.append((signature, len(tokens), 16 if tokens.max() <= 16 else 32))
     names, rows, columns = (

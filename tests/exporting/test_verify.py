@@ -1,4 +1,4 @@
-"""`verify` proves that a model serves, ours or not, or says why not in one line."""
+"""`verify` checks that any SavedModel serves, or says in one line why it does not."""
 
 import shutil
 import subprocess
@@ -19,7 +19,7 @@ X = tf.TensorSpec([None, 4], tf.float32, name="x")
 
 
 def inspect(folder, allow_xla=False):
-    """The lines of `verify`, made in this process: a fresh one takes seconds."""
+    """The lines of `verify`, run in this process, because a new one takes seconds."""
     return [*verify_module.inspect(str(folder), allow_xla)]
 
 
@@ -57,7 +57,7 @@ def copy(keras_model, tmp_path):
     return shutil.copytree(keras_model, tmp_path / "model")
 
 
-# --- Models of others ---
+# --- Models from other programs ---
 
 
 def test_a_keras_export_serves(keras_model):
@@ -70,7 +70,7 @@ def test_a_keras_export_serves(keras_model):
 
 
 def test_the_trap_runs_in_python_and_not_in_the_server(tmp_path):
-    """What the TensorFlow tutorial exports: a tf.Module around a Keras model."""
+    """A tf.Module around a Keras model, as the TensorFlow tutorial exports it."""
     module = tf.Module()
     module.model = DENSE
     module.call = tf.function(lambda x: {"y": module.model(x)}, [X])
@@ -86,7 +86,7 @@ def test_the_trap_runs_in_python_and_not_in_the_server(tmp_path):
 def test_xla_under_a_signature_fails_and_names_the_flag(tmp_path):
     doubled = tf.function(lambda x: x * 2, jit_compile=True)
 
-    def looped(x):  # the demand is in the body of a loop
+    def looped(x):  # the function that needs XLA is in a loop
         step = lambda i, v: (i + 1, doubled(v))  # noqa: E731
         return {"y": tf.while_loop(lambda i, _: i < 3, step, (0, x))[1]}
 
@@ -163,7 +163,7 @@ def test_python_functions_and_crashes(tmp_path):
     failed = failures(report.lines)
     assert "It calls Python" in failed["run b"]
     assert "it crashed (SIGABRT)" in failed["process"]
-    assert "ok    run a" in report.describe()  # what was found before stays
+    assert "ok    run a" in report.describe()  # earlier results stay
     assert not report.ok and report.lines[-1].startswith("NOT PROVEN TO SERVE: 2 ch")
 
 
@@ -230,7 +230,7 @@ def test_what_differs(expected, got):
         verify_module._assert_same(expected + 0.00009, expected)
 
 
-# --- What is no SavedModel ---
+# --- Folders that are not SavedModels ---
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Each public layer goes through its config and comes back the same."""
+"""Each public layer can be rebuilt from its config."""
 
 import inspect
 import json
@@ -16,7 +16,7 @@ RNG = np.random.default_rng(0)
 IDS = np.array([[7, 8, 3, 0], [9, 4, 5, 3]])
 X, Y = RNG.normal(size=(2, 2, 4, 16)).astype("float32")
 
-# Each option away from its default, so that one that is forgotten shows.
+# No option has its default, so a config that lacks one fails.
 ATTENTION = {"num_heads": 3, "key_dim": 5, "dropout": 0.3}
 KIND = {**ATTENTION, "norm": "pre", "attention_dropout": 0.2}
 RESIDUAL = {"dropout_rate": 0.3, "norm": "pre"}
@@ -50,7 +50,7 @@ def test_no_public_layer_is_left_out():
 
 @pytest.mark.parametrize(("kind", "options", "inputs"), CASES)
 def test_config_round_trip(kind, options, inputs):
-    """By its config, and as JSON under its registered name."""
+    """From its config, and from JSON with its registered name."""
     layer = kind(**options, name="mine")
     layer(*inputs)
     outputs = oracle.randomise(layer)(*inputs)

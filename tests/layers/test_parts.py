@@ -1,4 +1,4 @@
-"""The parts of a layer against NumPy and Keras, and what masks promise."""
+"""Compares the parts of a layer with NumPy and Keras, and tests masks."""
 
 import keras
 import numpy as np
@@ -19,7 +19,7 @@ from tfxformer import (
 from tfxformer.layers import scaled_dot_product_attention
 from tfxformer.layers.kernels import LayerNorm
 
-# What Keras says where a layer loses a mask.
+# Keras warns with this text when a layer drops a mask.
 pytestmark = pytest.mark.filterwarnings("error:.*destroy the mask information")
 
 RNG = np.random.default_rng(0)
@@ -39,7 +39,7 @@ def make(kind, **options):
 @pytest.mark.parametrize("target", [2, 20], ids=["few rows", "many rows"])
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 def test_attention_agrees_with_numpy(dtype, target):
-    """Rows sum to 1, what is masked is exactly 0, and so is a row without a token."""
+    """Masked weights are exactly 0, also in a row without a visible key."""
     shapes = (2, HEADS, target, 4), (2, HEADS, 7, 4), (2, HEADS, 7, 4)
     tensors = [RNG.normal(0, 3, shape).astype("float32") for shape in shapes]
     mask = RNG.random((2, HEADS, target, 7)) < 0.5
@@ -74,7 +74,7 @@ def test_keras_mask_of_self_attention(kind, norm):
     output = layer(x)
     assert_array_equal(output, layer(plain, mask=IDS != 0))
     assert_array_equal(output._keras_mask, IDS != 0)
-    everything = np.ones(IDS.shape, bool)  # explicit masks win
+    everything = np.ones(IDS.shape, bool)  # explicit masks have priority
     assert_array_equal(layer(x, mask=everything), layer(plain, mask=everything))
 
 
@@ -83,7 +83,7 @@ def test_keras_mask_of_cross_attention():
     output = layer(x=X, context=context)
     assert (layer.last_attn_scores.numpy()[0, :, :, 3:] == 0).all()
     assert_array_equal(output, layer(X, plain, context_mask=IDS != 0))
-    # The output's positions are those of x: the source's mask is not its own.
+    # The output has the positions of x, so it keeps the mask of x.
     assert_array_equal(layer(context, X)._keras_mask, IDS != 0)
 
 
@@ -98,7 +98,7 @@ def test_scores_are_kept_from_calls_that_are_not_traced():
     assert layer.last_attn_scores is None
     layer(X, CONTEXT, training=True)
     kept = layer.last_attn_scores.numpy()
-    # What is shown is the attention, not what dropout left of it.
+    # The scores are the weights before dropout.
     assert_allclose(kept.sum(-1), 1, rtol=1e-5)
     tf.function(lambda: layer(X, CONTEXT[:, :2]))()
     layer(keras.Input((None, 16)), keras.Input((None, 16)))

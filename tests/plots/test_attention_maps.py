@@ -1,4 +1,4 @@
-"""What a translation reads, and the page that shows it."""
+"""Attention of a translation, and the page that shows it."""
 
 import html
 import json
@@ -15,7 +15,7 @@ from tfxformer.plots.attention_maps import AttentionPage, attention_maps
 
 SOURCE = ["▁o", "▁gato", "▁preto", "</s>"]
 TARGET = ["▁القطة", "▁black", "▁cat", "</s>"]
-# What could end a script or a tag, or be taken for a part of the page.
+# Tokens that could break the HTML of the page.
 EVIL = ["</script><script>alert(1)</script>", "<!--", '"', "'", "&lt;", "{{data}}", ""]
 
 
@@ -32,7 +32,7 @@ def deep(translator):
     [("translator", "O gato."), ("deep", "😀 مرحبا"), ("deep", "palavra " * 300)],
 )
 def test_maps_are_what_the_model_computes(model, text, request, monkeypatch):
-    """The same weights, seen where the model itself computes them."""
+    """The same weights, recorded inside the model."""
     model = request.getfixturevalue(model)
     answer, maps = model.explain(text), attention_maps(model, text)
     inputs = ["<s>", *answer.target_tokens[:-1]]
@@ -48,7 +48,7 @@ def test_maps_are_what_the_model_computes(model, text, request, monkeypatch):
     ids = model.tokenizer.processor.piece_to_id
     pair = np.array([ids(answer.source_tokens)]), np.array([ids(inputs)])
     model.transformer(pair, training=False)
-    layers = len(seen) // 3  # those of the encoder, then self and cross in turn
+    layers = len(seen) // 3  # of the encoder, then self- and cross-attention in turn
     for kind, queries, keys, weights in (
         ("encoder", answer.source_tokens, answer.source_tokens, seen[:layers]),
         ("decoder", inputs, inputs, seen[layers::2]),
@@ -96,7 +96,7 @@ def test_in_a_browser(tmp_path):
             row = ["<1%" if 0.0005 < x < 0.005 else f"{100 * x:.0f}%" for x in row]
             assert tab.locator(f"#{side} small").all_inner_texts() == row
 
-        # At first the first token, the last layer, the mean of its heads.
+        # The page opens with the first token, the last layer and the mean of its heads.
         mean = given[1].mean(0)
         assert_shown("keys", mean[0])
         tab.hover("#queries button:nth-child(3)")
@@ -113,11 +113,11 @@ def test_in_a_browser(tmp_path):
         cells = np.array(tab.locator("td").all_inner_texts(), float).reshape(4, 4)
         assert_allclose(cells, 100 * given[:, 1].mean(0), atol=0.51)
         assert tab.locator("#lines path").count() > 3
-        # Each row is one stop of the Tab key. Where letters run from the right,
-        # "forward" is to the left.
+        # The Tab key stops once for the rows. In right-to-left text, the left arrow
+        # moves forward.
         tab.focus("#head")
         tab.keyboard.press("Tab")
         for key, row in [("ArrowLeft", 1), ("End", 3), ("ArrowLeft", 3), ("Home", 0)]:
             tab.keyboard.press(key)
             assert_shown("keys", given[:, 1].mean(0)[row])
-        assert len(events) == 1  # it asked for itself alone
+        assert len(events) == 1  # the page loads nothing else

@@ -1,4 +1,4 @@
-"""`tfxformer plot`: one file written, its path the answer, and wrong input told."""
+"""`tfxformer plot` writes one file and prints its path; wrong input is an error."""
 
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -20,7 +20,7 @@ TEXT = "O gato."
 
 @pytest.fixture
 def drawn(command, tmp_path, monkeypatch):
-    """Runs a command that must draw; gives what its picture was drawn of."""
+    """Runs a command that must draw; returns the arguments of its drawing function."""
 
     def run(function, *args):
         calls = []
@@ -37,7 +37,7 @@ def drawn(command, tmp_path, monkeypatch):
 
 @pytest.fixture
 def model(monkeypatch, run_folder, translator):
-    """Options that name the model that the tests share, which is loaded already."""
+    """Options that name the shared model, which is already loaded."""
     monkeypatch.setattr(Translator, "load", lambda *_: translator)
     return ["--run", run_folder]
 

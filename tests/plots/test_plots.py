@@ -1,4 +1,4 @@
-"""Pictures: what they show, in any script and with either background."""
+"""Pictures: their contents, in any script, on light and dark backgrounds."""
 
 import io
 
@@ -33,7 +33,7 @@ def panels(figure):
 
 
 def numbers(axes):
-    """What a panel shows."""
+    """The numbers that a panel shows."""
     if axes.images:
         return axes.images[0].get_array()
     if axes.lines:
@@ -57,7 +57,7 @@ FIGURES = {
     "curves": lambda: plots.draw_curves({"one": TRAIN, "two": VALID}),
 }
 UNIT = POSITIONS / np.linalg.norm(POSITIONS, axis=1, keepdims=True)
-SHOWN = {  # by the first panel of each
+SHOWN = {  # in the first panel
     "head": weights(2, 3),
     "heads": weights(2, 2, 2, 3)[0, 0],
     "mask": np.tri(2),
@@ -87,7 +87,7 @@ def test_every_picture_is_true_and_within_its_edges_in_the_user_s_style(name):
         box = axes.get_tightbbox()
         assert page.x0 <= box.x0 < box.x1 <= page.x1, axes
         assert page.y0 <= box.y0 < box.y1 <= page.y1, axes
-        # Letters keep the style's colour outside it.
+        # Text has the colour of the dark style.
         for label in (*axes.get_xticklabels(), axes.title, axes.xaxis.label):
             assert same_color(label.get_color(), "white")
     assert figure.get_supxlabel() or any(axes.get_xlabel() for axes in figure.axes)
@@ -100,7 +100,7 @@ def test_each_head_has_a_panel_on_one_scale():
         assert_allclose(axes.images[0].get_array(), head, rtol=1e-6)
         assert (axes.images[0].norm.vmin, axes.images[0].norm.vmax) == (0, 1)
     assert drawn[3].get_title() == "layer 2, head 1"
-    # Tokens are at the left and below, the first query at the top.
+    # Queries are on the left, the first at the top; keys are below.
     assert labels(drawn[0].yaxis) == [*"abcd"] and labels(drawn[5].xaxis) == [*"vwxyz"]
     assert drawn[0].get_ylim()[0] > drawn[0].get_ylim()[1]
 

@@ -1,4 +1,4 @@
-"""A server in this process with two small models, which all tests here share."""
+"""A server in this process with two small models, shared by the tests here."""
 
 import pytest
 from local_server import save_toys, serving
@@ -19,7 +19,7 @@ def toys(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def server(toys):
-    """With a models.config, and with limits small enough to meet."""
+    """With a models.config, and with limits that tests can reach."""
     config = toys / "models.config"
     config.write_text("""
         model_config_list {

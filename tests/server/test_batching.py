@@ -1,4 +1,4 @@
-"""Concurrent requests joined into calls of the model, with a model that is made up."""
+"""Concurrent requests are joined into calls of the model; the model is a stand-in."""
 
 import asyncio
 import collections
@@ -13,7 +13,7 @@ from tfxformer.server.batching import Batcher, as_serving_error
 
 
 class Doubler:
-    """A signature that doubles numbers; its calls wait until they are let through."""
+    """A signature that doubles numbers; its calls wait for the event `free`."""
 
     model, inputs, by_row, worker = "m", ("x",), True, None
 
@@ -30,10 +30,10 @@ class Doubler:
 
 
 def run(requests, gone=()):
-    """Answers requests, lists of rows, that come while the model is busy with another.
+    """Sends requests, each a list of rows, while the model is busy with another.
 
-    The clients of the requests whose numbers are in ``gone`` do not wait for an answer.
-    Gives what each request gets, rows or an exception, and the calls of the model.
+    ``gone`` has the numbers of the requests whose clients leave before the answer.
+    Returns the answer to each request, rows or an exception, and the model's calls.
     """
     model = Doubler()
 
@@ -77,7 +77,7 @@ def test_a_request_that_fails_fails_alone():
     found, _ = run([[1], [13], [2]])
     assert found[0] == [2] and found[2] == [4]
     assert (found[1].code, str(found[1])) == ("INVALID_ARGUMENT", "13 is bad")
-    error = as_serving_error(KeyError("secret"))  # for the log alone
+    error = as_serving_error(KeyError("secret"))  # only the log has it
     assert error.code == "INTERNAL" and "secret" not in str(error)
 
 

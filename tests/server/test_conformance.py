@@ -1,11 +1,11 @@
-"""Requests, and the answers that TensorFlow Serving's documents promise.
+"""Compares answers to requests with TensorFlow Serving's documentation.
 
     pytest tests/server/test_conformance.py --server-url http://HOST:8501 \
         --server-grpc HOST:8500 --server-model pt_en
 
-asks a real TensorFlow Serving that serves an export of ours. Without the options the
-tests ask the local server. What is expected comes from `api_rest.md`, the comments in
-the `.proto` files, `http_rest_api_handler_test.cc` and `json_tensor_test.cc`, all of
+tests a real TensorFlow Serving that serves our export. Without these options, the tests
+use the local server. The expected answers come from `api_rest.md`, the comments in the
+`.proto` files, `http_rest_api_handler_test.cc` and `json_tensor_test.cc`, all in
 tensorflow/serving.
 """
 
@@ -41,7 +41,7 @@ def asked(request):
 
 @pytest.fixture(scope="module")
 def rest(asked):
-    """Sends a request, in which M is the model, V its version and P its predict."""
+    """Sends a request; M is the model, V its version and P its predict path."""
 
     def rest(path, body=None, method=None):
         home = f"/v1/models/{asked.model}"
@@ -102,7 +102,7 @@ def test_predict(rest, signature, key, value, answer):
 
 # --- REST: errors ---
 
-# Each line: the method and the path, the body, the status, a part of the message.
+# Each line: method and path, body, status, part of the message.
 ERRORS = """
 GET /v1/models/nope | | 404 | nope
 GET /v1/models/..%2f..%2f..%2fetc%2fpasswd | | 404 |
@@ -151,7 +151,7 @@ def test_errors(rest, line):
 
 @pytest.fixture(scope="module")
 def call(asked):
-    """Calls a method; gives its answer, or the name of the error's code."""
+    """Calls a method; returns its answer, or the name of the error code."""
     if asked.grpc is None:
         pytest.skip("give --server-grpc HOST:8500 too")
     with grpc.insecure_channel(asked.grpc) as channel:
@@ -183,7 +183,7 @@ def test_grpc_predict(predict, asked):
     signature = {"signature_name": "serving_default"}
     for spec in ({}, signature, {"version": {"value": asked.version}}):
         answer = predict(spec, {"text": ["Bom dia!", ""]})
-        # In the fields where clients look for them.
+        # In the fields that clients read.
         assert answer.outputs["translation"].string_val[1] == b""
         assert len(answer.outputs["score"].float_val) == len(answer.outputs) == 2
         spec = answer.model_spec

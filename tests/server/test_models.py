@@ -1,4 +1,4 @@
-"""Models and versions: which are served, and how they are loaded and swapped."""
+"""Models and versions: choosing, loading and replacing them."""
 
 import asyncio
 import shutil
@@ -28,7 +28,7 @@ def add(folder, number):
 
 
 def run(scenario, folder, **more):
-    """Runs a scenario with models that are started, and their configs to change."""
+    """Runs a scenario with running models and configs that it can change."""
     configs = [ModelConfig(name="half", base_path=str(folder), **more)]
 
     async def main():

@@ -1,4 +1,4 @@
-"""Requests by REST and gRPC, where they are no matter of conformance."""
+"""REST and gRPC requests that the conformance tests do not cover."""
 
 import concurrent.futures
 import http.client
@@ -65,7 +65,7 @@ def test_requests_that_are_too_large(server):
     stub = PredictionServiceStub(grpc.insecure_channel(server.grpc))
     with pytest.raises(grpc.RpcError, match="RESOURCE_EXHAUSTED"):
         stub.Predict(request, timeout=30)
-    # More rows than a call takes are answered by several, but not any number of them.
+    # Requests with more rows than one call are split, up to a limit.
     status, found = server.ask(P, {"instances": ["a"] * 33})
     assert status == 200 and len(found["predictions"]) == 33
     for name, rows in (("translate", 41), ("tokenize", 17)):
@@ -75,7 +75,7 @@ def test_requests_that_are_too_large(server):
 
 
 def test_more_than_may_wait(server):
-    """More than 40 rows are refused; those that came before are answered."""
+    """The server refuses rows beyond 40 and answers the earlier ones."""
     with concurrent.futures.ThreadPoolExecutor(6) as pool:
         found = [*pool.map(lambda _: server.ask(P, DAWDLE), range(6))]
     assert {status for status, _ in found} == {200, 503}

@@ -1,4 +1,4 @@
-"""JSON and protocol buffers to arrays, and back, where conformance does not tell."""
+"""JSON and protocol buffers to arrays and back, beyond the conformance tests."""
 
 import json
 import math
@@ -27,7 +27,7 @@ flag | {"inputs": [[true], [false]]} | {"flag": [[true], [false]]}
 flag | {"inputs": true} | {"flag": true}
 pair | {"instances": [{"b": [1, 2], "a": "x"}]} | {"a": ["x"], "b": [[1, 2]]}
 """
-# Nested deeply: `tf.constant` would end the process.
+# Deep nesting: `tf.constant` would crash the process.
 REFUSED = rf"""
 text | [ | JSON Parse error
 text | {"[" * 10**5} | JSON Parse error
@@ -105,7 +105,7 @@ def test_protos_that_are_refused(dims, values, message):
 
 @pytest.mark.parametrize("dtype", [*tensors._FIELDS, tf.uint8])
 def test_answers_in_protos(dtype):
-    """In the field of their type, for clients that read no tensor_content."""
+    """In the field of their type, for clients that do not read tensor_content."""
     array = np.array([b"a", b"\xff"] if dtype == tf.string else [1, 0])
     made = tensors.to_proto(array.astype(dtype.as_numpy_dtype))
     assert dtype == tf.uint8 or len(getattr(made, tensors._FIELDS[dtype])) == 2

@@ -15,14 +15,14 @@ def corpus(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def mixture(corpus):
-    """Settings of a run that has all there is to remember, on two corpora."""
+    """Settings of a run on two corpora, with every kind of state to save."""
     more = write_pairs(corpus.with_name("more.tsv"), numbers(500)[400:])
     return settings([corpus, more], EVERYTHING)
 
 
 @pytest.fixture(scope="session")
 def whole(mixture, tmp_path_factory):
-    """The folder of such a run that was never stopped."""
+    """The folder of such a run, which was never stopped."""
     with eagerly():
         return train(mixture, tmp_path_factory.mktemp("whole") / "run")
 
@@ -40,7 +40,7 @@ def eager():
 
 @pytest.fixture
 def at_step(monkeypatch):
-    """Makes something happen at the end of given steps, once each."""
+    """Calls a function at the end of given steps, once each."""
 
     def at_step(steps, happens):
         real, left = callbacks.RunCallback._report, {*steps}

@@ -1,4 +1,4 @@
-"""From the sources' names to what a run trains and validates on."""
+"""From the names of sources to training and validation pairs."""
 
 import logging
 
@@ -27,7 +27,7 @@ def corpus(tmp_path):
 
 
 def texts(data):
-    """All pairs to train on, as text."""
+    """All training pairs, as text."""
     rows = data.tokens.rows(np.arange(len(data.tokens)))
     sides = data.tokenizer.decode(rows.sides(slice(None)))
     return {*zip(sides[::2], sides[1::2], strict=True)}
@@ -57,7 +57,7 @@ def test_only_the_first_start_reads_the_pairs(corpus, run, monkeypatch):
 
 def test_what_was_made_of_something_else_is_made_again(corpus, run):
     first = load_data(settings(corpus), run)
-    # A run that has begun keeps its vocabulary.
+    # A resumed run keeps its vocabulary.
     run.save_checkpoint({"step": 1, "best_step": 0}, {"model.weights.h5": _touch}, 1)
     write_pairs(corpus, [*PAIRS[:-1], ("nove", "nine")])
     second = load_data(settings(corpus), run)

@@ -1,7 +1,7 @@
-"""Several devices and several processes: what one alone would have found.
+"""Training on several devices and processes gives the results of one.
 
-The processes are real ones, on loopback, started as a user starts them. Whatever
-becomes of a test, its processes end with it.
+The tests start real processes on loopback, with the command, and end them even when a
+test fails.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ from tfxformer.errors import UserError
 from tfxformer.training.run import Run
 from tfxformer.training.trainer import join
 
-# Devices clip each its own gradient, and dropout drops other values.
+# Each device clips its own gradient, and dropout drops other values.
 SETTINGS = {
     "model": SMALL["model"] | {"dropout_rate": 0.0},
     "training": SMALL["training"]
@@ -57,7 +57,7 @@ def folder(tmp_path):
 
 @pytest.fixture
 def start(folder):
-    """Starts a training process; whatever is left of it ends with the test."""
+    """Starts a training process, which ends with the test."""
     processes = []
 
     def started(out, *more, devices=1, **environment):
@@ -108,10 +108,10 @@ def wait_for(text, process):
 
 
 def assert_alike(folder, found, expected):
-    """But for attention's key bias.
+    """Compares the weights, except the key bias of attention.
 
-    Its gradient is 0 (softmax does not see it) up to rounding errors, which Adam
-    makes steps of: these bring about no other output.
+    Its gradient is 0 up to rounding errors, because softmax cancels it. Adam turns the
+    errors into steps, which do not change the output.
     """
     found, expected = Run(folder / found), Run(folder / expected)
     for name in ("best", "last"):
@@ -129,7 +129,7 @@ def test_two_devices_and_two_processes_are_like_one(folder, start, start_two):
     assert ends(*processes) == [0] * 4, [process.said() for process in processes]
     assert "on 2 CPUs" in processes[1].said()
     assert "on 2 CPUs of 2 processes" in processes[2].said()
-    # One of them speaks for both.
+    # Only one of them logs.
     assert "best perplexity" in processes[2].said()
     assert "perplexity" not in processes[3].said()
     assert_alike(folder, "two", "one")

@@ -1,4 +1,4 @@
-"""Training that begins with another model: its architecture, vocabulary, weights."""
+"""Fine-tuning keeps the architecture, vocabulary and weights of another model."""
 
 import shutil
 
@@ -21,13 +21,13 @@ def pairs(tmp_path):
 
 @pytest.fixture
 def no_steps(monkeypatch):
-    """Training ends before its first step."""
+    """Stops training before its first step."""
     monkeypatch.setattr(trainer, "_fit", lambda *_: None)
 
 
 @pytest.fixture
 def first_weights(monkeypatch):
-    """The weights that each training begins with, by their names."""
+    """The weights at the start of each training, by name."""
     found = {}
     real = trainer._fit
 
@@ -71,7 +71,7 @@ def test_the_model_that_comes_with_the_package(
     assert code == 0, err
     assert "model.dropout_rate is 0, as in pt_en; to change it: --set model.dr" in err
     assert_begun_with(shipped_model(), first_weights, Run(tmp_path / "run"))
-    # The first word of what is typed next; a file of pairs tells of no test set.
+    # A file of pairs has no test split, so the hint says TEST.tsv.
     assert err.endswith(
         "next: tfxformer evaluate --run run --data TEST.tsv\n"
         "      tfxformer export --run run\n"

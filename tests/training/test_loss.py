@@ -1,4 +1,4 @@
-"""The losses and the accuracy, against NumPy and autodiff: padding never counts."""
+"""Compares losses and accuracy with NumPy and autodiff; padding never counts."""
 
 import numpy as np
 import numpy_transformer as numpy_version
@@ -25,7 +25,7 @@ def a_batch(seed=0, scale=1.0):
     labels = rng.integers(1, VOCAB, (3, 5))
     labels[1, 2:] = labels[2, 4:] = 0
     logits = scale * rng.normal(size=(3, 5, VOCAB))
-    # Sometimes the label is the likeliest, so that accuracy is not always 0.
+    # Sometimes the label is the most probable, so that the accuracy is not always 0.
     right = rng.random(labels.shape) < 0.5
     logits += 3 * scale * right[..., None] * np.eye(VOCAB)[labels]
     return labels, logits.astype("float32")
@@ -53,7 +53,7 @@ def test_more_padding_changes_nothing(of):
     padding[..., 0] = 0
     padding[: labels.shape[0], : labels.shape[1]] = logits
     assert_allclose(of(longer, padding), of(labels, logits), rtol=1e-6)
-    assert float(of(np.zeros_like(labels), logits)) == 0  # nothing but padding
+    assert float(of(np.zeros_like(labels), logits)) == 0  # only padding
 
 
 @pytest.mark.parametrize("of", LOSSES)
@@ -67,11 +67,11 @@ def test_labels_and_logits_of_any_type(of):
         assert_allclose(of(labels, half), exact, rtol=1e-5)
 
 
-# --- The output projection and its loss in one ---
+# --- The fused output projection and loss ---
 
 
 def a_case(positions, with_bias=True, dtype="float32", scale=1.0):
-    """Tensors of x, embeddings and bias, and labels; some labels are padding."""
+    """The tensors x, embeddings and bias, and labels with some padding."""
     rng = np.random.default_rng(positions)
     labels = rng.integers(1, VOCAB, positions).astype("int32")
     labels[rng.random(positions) < 0.3] = 0
@@ -89,7 +89,7 @@ def fused(weights, labels, smoothing):
 
 
 def plain(weights, labels, smoothing):
-    """The same by way of the logits."""
+    """The same, computed from all logits."""
     x, embeddings, *bias = weights
     logits = ops.matmul(x, ops.transpose(embeddings)) + (bias[0] if bias else 0.0)
     real = ops.cast(labels != 0, "float32")
@@ -119,7 +119,7 @@ def test_the_fused_loss_is_that_of_the_logits(positions, smoothing, with_bias):
         assert np.abs(by_autodiff).max() > 0.1
         assert_allclose(slope, by_autodiff, rtol=1e-4, atol=1e-5)
     assert (slopes[0][labels == 0] == 0).all()
-    # Loss scaling: a factor of the loss is one of its gradients.
+    # Loss scaling: a factor of the loss scales its gradients.
     _, scaled = sums_and_gradients(fused, weights, labels, smoothing, factor=1024.0)
     for slope, larger in zip(slopes, scaled, strict=True):
         assert_allclose(larger, 1024 * slope, rtol=1e-5)
@@ -135,12 +135,12 @@ def test_the_fused_loss_of_large_logits_and_of_nothing():
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_the_fused_loss_in_half_precision(dtype):
-    """The product has few digits; sums of hundreds of losses must not lose more."""
+    """The product has low precision; sums of hundreds of losses must not lose more."""
     half, labels = a_case(2 * CHUNK, dtype=dtype)
     exact = [tf.cast(x, "float32") for x in half]
     found, slopes = sums_and_gradients(fused, half, labels)
     expected, right = sums_and_gradients(fused, exact, labels)
-    # Logits that are nearly the same may be the same: one more or less is right.
+    # Rounding makes near ties equal, so the accuracy may differ by one token.
     assert_allclose(found, expected, rtol=1e-2, atol=3)
     assert [str(x.dtype) for x in (found, *slopes)] == [
         "float32",
@@ -156,7 +156,7 @@ def test_the_logits_never_all_exist():
     weights, labels = a_case(8 * CHUNK)
 
     def largest(of):
-        """The largest tensor with the vocabulary in its shape, gradients included."""
+        """The largest tensor with an axis of the vocabulary, gradients included."""
 
         @tf.function
         def graph(weights):
@@ -178,5 +178,5 @@ def test_the_logits_never_all_exist():
         return max(np.prod(shape) for shape in shapes if VOCAB in shape)
 
     assert largest(fused) == CHUNK * VOCAB
-    # By way of the logits they do; so shapes are seen where there are any.
+    # With all logits it is larger, so this measure works.
     assert largest(plain) >= 8 * CHUNK * VOCAB

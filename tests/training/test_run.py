@@ -1,4 +1,4 @@
-"""Checkpoints are there as a whole or not at all, and proved before they are read."""
+"""Checkpoints are complete or absent, and checked before they are read."""
 
 import shutil
 
@@ -38,7 +38,7 @@ def test_a_checkpoint_is_found_and_its_weights_have_names(run):
     assert found.step == 10 and found.state()["best_step"] == 5
     assert [array.tolist() for array in found.arrays()] == [[10] * 3]
     assert run.weights_file("last").read_text() == "weights 10"
-    # The average where there is one, for that was validated.
+    # The moving average if there is one, because validation used it.
     assert run.weights_file("best").read_text() == "averaged 5"
 
 
@@ -74,7 +74,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_used(
 
 @pytest.mark.parametrize("at", range(1, 8))
 def test_a_full_disk_leaves_what_was_there(at, run, monkeypatch):
-    """Whichever file finds no room: five, their folder, and that of all checkpoints."""
+    """A full disk at any write: five files, their folder, the checkpoints folder."""
     save(run, 5, best_step=5)
     fill_disk(monkeypatch, at=at)
     with pytest.raises(
@@ -86,7 +86,7 @@ def test_a_full_disk_leaves_what_was_there(at, run, monkeypatch):
     newest = run.newest_checkpoint()
     assert newest.step == (10 if at == 7 else 5)
     assert run.weights_file("best").read_text() == "weights 5"
-    # A start gives the names that a kill came before.
+    # The next start publishes the weights that a kill left unpublished.
     run.publish(newest)
     assert run.weights_file("last").read_text() == f"weights {newest.step}"
 

@@ -15,7 +15,7 @@ from tfxformer.training.step import make_schedule
 @pytest.mark.parametrize("dtype", ["int32", "int64", "float32"])
 @pytest.mark.parametrize(("d_model", "warmup"), [(512, 4000), (1, 1), (128, 100)])
 def test_the_paper_s_schedule(d_model, warmup, dtype):
-    """Keras counts steps from 0, the paper from 1; sizes are of any integer type."""
+    """Keras counts steps from 0, the paper from 1; sizes may have any integer type."""
     schedule = CustomSchedule(np.int32(d_model), tf.constant(warmup))
     rates = schedule(tf.range(20_000, dtype=dtype)).numpy()
     expected = [numpy_version.learning_rate(n + 1, d_model, warmup) for n in range(9)]
@@ -23,7 +23,7 @@ def test_the_paper_s_schedule(d_model, warmup, dtype):
     assert_allclose(rates[:9], expected, rtol=1e-5)
     assert rates.argmax() == warmup - 1 and (rates > 0).all()
     assert_allclose(rates.max(), (d_model * warmup) ** -0.5, rtol=1e-5)
-    # Four times the step, half the rate.
+    # At four times the step, the rate is half.
     assert_allclose(rates[4 * 4500 - 1], rates[4500 - 1] / 2, rtol=1e-5)
 
 

@@ -1,6 +1,6 @@
-"""Training by its command, in processes that are really killed, stopped and starved.
+"""Training resumes after real processes are killed, stopped or out of disk space.
 
-TFXFORMER_KILLS in the environment says how often to kill, by default 12 times.
+The environment variable TFXFORMER_KILLS sets the number of kills, by default 12.
 """
 
 import collections
@@ -31,7 +31,7 @@ from tfxformer.training.run import Run
 from tfxformer.training.trainer import train
 
 KILLS = int(os.environ.get("TFXFORMER_KILLS", 12))
-# A good part of the time goes into writing.
+# The run writes often, so that some kills come during a write.
 TRAINING = SMALL["training"] | {
     "steps": 60,
     "accumulate": 2,
@@ -43,7 +43,7 @@ TRAINING = SMALL["training"] | {
 
 
 class Trainings:
-    """Starts of one command in a folder."""
+    """Starts one command several times in a folder."""
 
     def __init__(self, folder, out):
         self.folder, self.run = folder, Run(folder / out)
@@ -65,12 +65,12 @@ class Trainings:
         )
 
     def step(self):
-        """The newest checkpoint's step; 0 where there is none."""
+        """The step of the newest checkpoint, or 0."""
         found = [*self.run.checkpoints_folder.glob("step-*")]
         return int(max(found).name.removeprefix("step-")) if found else 0
 
     def wait_for(self, process, condition):
-        """Waits until something is so; whether it came before the process ended."""
+        """Waits for a condition; returns False if the process ends first."""
         end = time.monotonic() + 300
         while not condition():
             if process.poll() is not None:
@@ -81,7 +81,7 @@ class Trainings:
 
 
 def finish(process):
-    """What a process says until it ends: its answer, its messages, its exit code."""
+    """Waits for a process; returns its stdout, stderr and exit code."""
     out, err = process.communicate(timeout=300)
     return out, err, process.returncode
 
@@ -96,7 +96,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def undisturbed(folder):
-    """What comes of a run that nothing happens to."""
+    """The outcome of a run without interruptions."""
     trainings = Trainings(folder, "undisturbed")
     out, err, code = finish(trainings.start())
     assert code == 0 and out == "undisturbed\n", err
@@ -130,11 +130,11 @@ def test_a_run_that_is_killed_ends_as_if_it_had_not_been(folder, undisturbed):
         process.kill()
         _, err, code = finish(process)
         assert not ended or code == 0, err
-        if ended:  # it was done before
+        if ended:  # the run ended before the kill
             break
         writing = exists("checkpoints/.part-*")()
         phases["writing" if writing else wanted] += 1
-        checkpoint = trainings.run.newest_checkpoint()  # what is there, is sound
+        checkpoint = trainings.run.newest_checkpoint()  # raises if it is damaged
         assert checkpoint is None or checkpoint.step == trainings.step()
     print(phases)
     _, err, code = finish(trainings.start())
@@ -148,7 +148,7 @@ def test_a_run_that_is_told_to_stop_and_starved_ends_the_same(folder, undisturbe
     trainings = Trainings(folder, "told")
     run = trainings.run
 
-    # SIGTERM before it begins.
+    # SIGTERM before the first step.
     process = trainings.start()
     trainings.wait_for(process, run.tokenizer_file.exists)
     process.send_signal(signal.SIGTERM)
@@ -173,7 +173,7 @@ def test_a_run_that_is_told_to_stop_and_starved_ends_the_same(folder, undisturbe
     said = f"tfxformer: interrupted: step {trainings.step()} is saved"
     assert code == 130 and err.splitlines()[-1].startswith(said), err
 
-    # No room: no file may be as large as the weights.
+    # A full disk: no file may be as large as the weights.
     before = trainings.step()
     size = run.weights_file("last").stat().st_size
     _, err, code = finish(trainings.start(limit=size - 1000))
@@ -181,7 +181,7 @@ def test_a_run_that_is_told_to_stop_and_starved_ends_the_same(folder, undisturbe
     assert code == 1 and "File too large" in last, err
     assert "Traceback" not in err and trainings.step() == before
 
-    # A second one while it trains, and none once that is killed.
+    # A second process is refused while one trains, until that one is killed.
     process = trainings.start()
     trainings.wait_for(process, lambda: trainings.step() > before)
     _, err, code = finish(trainings.start())

@@ -1,4 +1,4 @@
-"""The training run: the same from a seed, resuming where it stopped, refusing early."""
+"""Training runs repeat with a seed, resume where they stopped, and fail early."""
 
 import json
 import logging
@@ -46,7 +46,7 @@ def done(corpus, tmp_path_factory):
 
 @pytest.fixture
 def copy(done, tmp_path):
-    """The same, to be changed."""
+    """A copy of this run that a test may change."""
     return Run(shutil.copytree(done.path, tmp_path / "copy"))
 
 
@@ -94,7 +94,7 @@ def test_a_run_folder_holds_all_it_takes(whole, mixture):
 def test_a_run_that_is_stopped_resumes_as_if_it_had_not(
     mixture, tmp_path, at_step, expected
 ):
-    """SIGTERM saves that very step, with dropout, accumulated batches and averages."""
+    """SIGTERM saves the current step, with dropout, accumulation and averages."""
     at_step([1, 3], die)
     at_step([5], terminate)
     for _ in range(2):
@@ -171,7 +171,7 @@ def test_a_full_disk_stops_with_a_message_and_the_run_resumes(
     assert_same_outcome(outcome(run), outcome(done))
 
 
-# --- Losses, the best, and enough ---
+# --- Bad losses, the best checkpoint, early stopping ---
 
 
 def test_a_loss_that_is_not_finite_stops_the_run_before_it_is_saved(
@@ -192,7 +192,7 @@ def test_a_loss_that_is_not_finite_stops_the_run_before_it_is_saved(
 def test_training_stops_when_it_no_longer_helps(
     corpus, tmp_path, at_step, monkeypatch, caplog
 ):
-    """Across a stop, by BLEU; a validation without a number is never the best."""
+    """Patience by BLEU, across a stop; a validation with NaN is never the best."""
     real = callbacks.RunCallback._compare
     values = iter([1.0, math.nan, 3.0, 2.0, 2.5, 2.9, 9.0])
     monkeypatch.setattr(
@@ -212,12 +212,12 @@ def test_training_stops_when_it_no_longer_helps(
     assert (state["step"], state["best_step"], state["best_score"]) == (6, 3, 3.0)
     best, last = (weights(run.weights_file(name)) for name in ("best", "last"))
     assert any((best[name] != last[name]).any() for name in best)
-    # Once more is not once longer.
+    # Running the command again does not train longer.
     train(config, run.path)
     assert outcome(run)["state"]["step"] == 6
 
 
-# --- Resuming with something else ---
+# --- Resuming with other settings ---
 
 
 def test_other_settings_are_refused_by_name(corpus, copy):
@@ -267,7 +267,7 @@ def _empty(path):
     path.touch()
 
 
-# --- Refusals ---
+# --- Errors ---
 
 
 @pytest.mark.parametrize(
@@ -315,7 +315,7 @@ def test_a_folder_in_which_another_one_trains_is_refused(corpus, copy):
 
 @pytest.mark.parametrize("file", [".lock", "tokens", "metrics.jsonl"])
 def test_what_cannot_be_written_is_named(file, corpus, copy):
-    """A file in the way of a folder, or the other way round."""
+    """A file in place of a folder, or a folder in place of a file."""
     path = copy.path / file
     shutil.rmtree(path) if path.is_dir() else path.unlink()
     path.touch() if file == "tokens" else path.mkdir()
