@@ -62,7 +62,7 @@ class _Group(typer.core.TyperGroup):
 def _in_words(display_type, ctx):
     """A type in the words of the help: <list[str]> is <texts>."""
     word = re.sub(r"list\[(\w+)\]", r"\1s", display_type(ctx).lower())
-    return re.sub("int range|int|float", "number", word.replace("str", "text"))
+    return re.sub(r"(int range|int|float)(?!\d)", "number", word.replace("str", "text"))
 
 
 def _quiet(value: bool):
