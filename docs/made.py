@@ -423,7 +423,7 @@ def _escaped(text):
 
 
 def settings(_):
-    """A table of the settings in which the presets differ."""
+    """A table of the settings that differ between presets."""
     from tfxformer.config import PRESETS, load_config
 
     loaded = {name: load_config(name).model_dump() for name in PRESETS}

@@ -239,7 +239,7 @@ def test_quiet_stands_before_or_after_the_command(command, tmp_path, args):
 
 # --- Streams and signals -------------------------------------------------------------
 
-# A program with two more commands, which need no model.
+# A program with two more commands, which need no model. Background jobs ignore SIGINT.
 PROGRAM = """
 import os, signal
 from tfxformer import cli
@@ -248,6 +248,7 @@ def speak(lines: int):
     print("a line\\n" * lines)
 @cli.app.command()
 def stop():
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     os.kill(os.getpid(), signal.SIGINT)
 cli.main()
 """

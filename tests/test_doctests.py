@@ -18,4 +18,4 @@ MODULES = ["tfxformer"] + [
 def test_examples(name):
     module = importlib.import_module(name)
     failed, _ = doctest.testmod(module, optionflags=doctest.ELLIPSIS)
-    assert not failed, "the report stands in the captured output"
+    assert not failed, "the captured output has the report"

@@ -144,7 +144,7 @@ def test_what_is_too_long_has_no_score(translator, caplog):
     assert caplog.messages == [f"text 12 {why}", f"text 13 {why}"]
 
 
-# --- Documents. `Echo` stands in for a model ---
+# --- Documents. `Echo` replaces the model ---
 
 
 class Echo(Translator):
