@@ -1,33 +1,11 @@
-"""Without a terminal, progress is plain lines; TensorFlow's messages are hidden."""
+"""TensorFlow's messages are hidden."""
 
-import io
 import os
-import re
 import subprocess
 import sys
 import textwrap
 
 import pytest
-from rich.console import Console
-
-from tfxformer import console
-from tfxformer.console import Progress
-
-VALUES = "loss 10.21, 123,457 tokens/s, lr 1.2e-04"
-
-
-def test_elsewhere_progress_is_a_line_now_and_then(monkeypatch):
-    file = io.StringIO()
-    monkeypatch.setattr(console, "console", Console(file=file, width=40))
-    with Progress("training", 20_000, done=2) as progress:
-        progress.show(3, VALUES)
-        assert file.getvalue() == ""
-        monkeypatch.setattr(console, "LINE_EVERY", -1)
-        progress.show(3, VALUES)
-    assert re.fullmatch(rf"training 3/20,000, \S+ left, {VALUES}\n", file.getvalue())
-
-
-# --- TensorFlow's messages ---
 
 
 def run(code, **environment):

@@ -1,4 +1,4 @@
-"""Standard error: logs and progress, without TensorFlow's own messages."""
+"""Standard error: the log, without TensorFlow's own messages."""
 
 import contextlib
 import gc
@@ -6,18 +6,12 @@ import logging
 import os
 import sys
 import tempfile
-import time
 
-from rich import progress
 from rich.console import Console
-from rich.table import Column
 
 from tfxformer.errors import UserError
 
 console = Console(stderr=True, highlight=False)
-
-# Seconds between two progress lines where standard error is not a terminal.
-LINE_EVERY = 15
 
 
 def start_logging(quiet=False):
@@ -29,7 +23,7 @@ def start_logging(quiet=False):
 
 
 def say(line):
-    """Prints a line to standard error, above the progress bar if there is one."""
+    """Prints a line to standard error."""
     console.print(line, markup=False, soft_wrap=True)
 
 
@@ -37,47 +31,6 @@ class _Handler(logging.Handler):
     def emit(self, record):
         prefix = "" if record.levelno == logging.INFO else f"{record.levelname}: "
         say(prefix.lower() + self.format(record))
-
-
-class Progress(progress.Progress):
-    """A progress bar on a terminal; elsewhere a line every `LINE_EVERY` seconds.
-
-    Args:
-        what: the name of the task.
-        total: the number of steps.
-        done: the steps that are already done.
-    """
-
-    def __init__(self, what, total, done=0):
-        cut = Column(no_wrap=True, overflow="ellipsis", ratio=1)
-        super().__init__(
-            "{task.description}",
-            progress.BarColumn(bar_width=8),
-            progress.MofNCompleteColumn(),
-            progress.TimeRemainingColumn(),
-            progress.TextColumn("{task.fields[values]}", table_column=cut),
-            console=console,
-            speed_estimate_period=3600,
-            expand=True,
-            disable=not console.is_terminal,
-        )
-        self.add_task(what, total=total, completed=done, values="")
-        self.said = time.monotonic()
-
-    def show(self, done, values):
-        """Updates the bar, or prints a line.
-
-        Args:
-            done: the steps that are done.
-            values: the values to watch as text, the most important first: a narrow
-                terminal cuts off the end.
-        """
-        (task,) = self.tasks
-        self.update(task.id, completed=done, values=values)
-        if self.disable and time.monotonic() - self.said > LINE_EVERY:
-            self.said = time.monotonic()
-            left = progress.TimeRemainingColumn().render(task)
-            say(f"{task.description} {done:,}/{task.total:,}, {left} left, {values}")
 
 
 @contextlib.contextmanager

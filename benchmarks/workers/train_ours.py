@@ -22,6 +22,6 @@ sizes = json.loads(Path(folder, "sizes.json").read_text())
 precision = "bfloat16" if "--bfloat16" in flags else "float32"
 config = load_config(sizes["preset"], None, [f"training.precision={precision}"])
 keras.utils.set_random_seed(0)
-model = build_model(config, sizes["vocab_size"], precision, TrainingTransformer)
-model.prepare(config.training)
+transformer = build_model(config, sizes["vocab_size"], precision)
+model = TrainingTransformer(transformer, config.training)
 keras_fit.serve(model, worker.read_batches(folder, batches))

@@ -169,8 +169,7 @@ def test_what_takes_a_single_device_is_refused(setting, folder, start):
     process = start("run", "--set", f"training.{setting}", devices=2)
     assert ends(process) == [1]
     said = process.said().splitlines()[-1]
-    assert f"training.{setting.partition('=')[0]} = " in said
-    assert "works on one device only" in said and not (folder / "run").exists()
+    assert "work on one device only" in said and not (folder / "run").exists()
 
 
 @pytest.mark.parametrize(

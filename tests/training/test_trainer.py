@@ -148,7 +148,7 @@ def test_a_finished_run_does_nothing_more(corpus, copy, caplog):
     before = outcome(copy)
     with caplog.at_level(logging.INFO, "tfxformer"):
         train(settings(corpus, FOUR_STEPS), copy.path)
-    assert "already has its 4 steps" in caplog.text
+    assert "has already ended, in step 4" in caplog.text
     assert_same_outcome(outcome(copy), before)
 
 
@@ -287,15 +287,13 @@ def test_what_cannot_be_is_refused_before_a_folder_is_made(
     assert not (tmp_path / "run").exists()
 
 
-def test_a_start_that_fails_leaves_no_folder(corpus, tmp_path):
+def test_after_a_start_that_fails_the_folder_can_be_used(corpus, tmp_path, capfd):
     small = write_pairs(tmp_path / "small.tsv", [("um", "one")])
-    for out in (tmp_path / "new", tmp_path / "there"):
-        with pytest.raises(UserError, match=r"too few to hold some out .*--valid"):
-            train(settings(small), out)
-        assert not out.exists() or out.name == "there"
-        (tmp_path / "there").mkdir(exist_ok=True)
-    run = train(settings(corpus, "training.steps=1"), tmp_path / "there")
+    with pytest.raises(UserError, match=r"too few to hold some out .*--valid"):
+        train(settings(small), tmp_path / "run")
+    run = train(settings(corpus, "training.steps=1"), tmp_path / "run")
     assert outcome(run)["state"]["step"] == 1
+    assert "step 1 of 1, 0:00:00 left: loss " in capfd.readouterr().err
 
 
 def test_folders_that_are_something_else_are_left_alone(corpus, tmp_path):

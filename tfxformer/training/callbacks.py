@@ -4,10 +4,9 @@
 and accumulated batches; its `State` is part of each checkpoint.
 """
 
-import contextlib
+import datetime
 import json
 import math
-import os
 import signal
 import time
 from dataclasses import asdict, dataclass, field
@@ -48,18 +47,18 @@ class State:
 class RunCallback(keras.callbacks.Callback):
     """Measures each step, and validates, saves and stops when due."""
 
-    def __init__(self, run, settings, data, batches, state, cluster, signals, progress):
+    def __init__(self, run, settings, data, batches, state, cluster, signals):
         super().__init__()
         self.run, self.settings, self.data, self.batches = run, settings, data, batches
         self.state = state  # updated at each step
-        self.cluster, self.progress = cluster, progress
+        self.cluster = cluster
         self.signals = signals  # `caught` is the signal received, or None
         self.first_step, self.first_position = state.step, state.position
 
     def on_train_begin(self, logs=None):
         settings, valid = self.settings, self.data.valid_rows
         limits = {"tokens_per_batch": settings.tokens_per_batch}
-        limits["max_length"] = self.model.max_length
+        limits["max_length"] = self.model.transformer.max_length
         self.valid = evaluation_batches(valid, fixed_shapes=settings.xla, **limits)
         # A fixed sample from the whole set. Each target holds the sample's number,
         # since batches are sorted by length.
@@ -69,10 +68,12 @@ class RunCallback(keras.callbacks.Callback):
         rows = [(source, [number]) for number, source in enumerate(sources)]
         self.sources = evaluation_batches(rows, **limits)
         self.decode = tf.function(
-            lambda ids: decode(self.model, ids).ids[:, 0], reduce_retracing=True
+            lambda ids: decode(self.model.transformer, ids).ids[:, 0],
+            reduce_retracing=True,
         )
         if self.cluster.chief:
             self.journal = Journal(self.run, self.state.metrics_size)
+        self.began = time.perf_counter()
         self._start_clock()
 
     def on_train_batch_begin(self, batch, logs=None):
@@ -84,7 +85,11 @@ class RunCallback(keras.callbacks.Callback):
         steps, rest = divmod(batch + 1, settings.accumulate)
         *sums, stop_request = np.ravel(logs["sums"]).tolist()
         if not math.isfinite(sums[0]):
-            raise self._not_finite(self.first_step + steps + bool(rest), "loss is")
+            step = self.first_step + steps + bool(rest)
+            raise UserError(
+                f"step {step:,}: the loss is not finite, and the step is not saved: "
+                "start another run with a lower training.learning_rate"
+            )
         state.seen = [a + b for a, b in zip(state.seen, sums, strict=True)]
         self.timed += sums[3]
         if rest:
@@ -105,31 +110,28 @@ class RunCallback(keras.callbacks.Callback):
             what = f"step {state.step:,} is saved; the same command resumes from there"
             raise stopped(caught, what)
 
-    def _not_finite(self, step, what):
-        return UserError(
-            f"step {step:,}: the {what} not finite, and the step is not saved: start "
-            "another run with a lower training.learning_rate"
-        )
-
     def _start_clock(self):
         self.started, self.timed = time.perf_counter(), 0.0
 
     def _report(self, last):
-        """Shows, and every `RECORD_EVERY` steps records, means over the tokens."""
-        state, seconds = self.state, time.perf_counter() - self.started
+        """Records and prints, when due, the means since the last record."""
+        state, steps, now = self.state, self.settings.steps, time.perf_counter()
+        if not last and state.step % RECORD_EVERY:
+            return
         loss, entropy, correct, tokens, positions = state.seen
         values = _means(loss, entropy, correct, tokens)
         values["learning_rate"] = float(self.model.optimizer.learning_rate)
-        values["target_tokens_per_second"] = self.timed / seconds
+        values["target_tokens_per_second"] = self.timed / (now - self.started)
         values["padding"] = 1 - tokens / positions
-        shown = "loss {loss:.2f}, {target_tokens_per_second:,.0f} tokens/s, "
-        shown += "lr {learning_rate:.1e}"
-        self.progress.show(state.step, shown.format(**values))
-        if last or state.step % RECORD_EVERY == 0:
-            if self.cluster.chief:
-                self.journal.write(state.step, "train", values)
-            state.seen = [0.0] * 5
-            self._start_clock()
+        if self.cluster.chief:
+            self.journal.write(state.step, "train", values)
+        pace = (now - self.began) / (state.step - self.first_step)
+        left = datetime.timedelta(seconds=round(pace * (steps - state.step)))
+        line = "loss {loss:.2f}, {target_tokens_per_second:,.0f} tokens/s, "
+        line = (line + "lr {learning_rate:.1e}").format(**values)
+        say(f"step {state.step:,} of {steps:,}, {left} left: {line}")
+        state.seen = [0.0] * 5
+        self._start_clock()
 
     def _validate(self):
         """Measures all validation pairs on each worker, so that all workers agree."""
@@ -174,12 +176,9 @@ class RunCallback(keras.callbacks.Callback):
         state.position = self.batches.after(self.first_position, batches)
         if not self.cluster.chief:
             return
-        weights = map(keras.ops.convert_to_numpy, model.trainable_weights)
-        if not all(np.isfinite(weight).all() for weight in weights):
-            raise self._not_finite(state.step, "weights are")
         state.metrics_size = self.run.metrics_file.stat().st_size
         writers = {
-            WEIGHTS: model.save_weights,
+            WEIGHTS: model.transformer.save_weights,
             ARRAYS: lambda path: np.savez(path, *model.state()),
         }
         if self.settings.ema_decay:
@@ -188,7 +187,7 @@ class RunCallback(keras.callbacks.Callback):
 
     def _save_averaged(self, path):
         with self.model.averaged():
-            self.model.save_weights(path)
+            self.model.transformer.save_weights(path)
 
 
 def _means(loss, entropy, correct, tokens):
@@ -213,16 +212,13 @@ class Journal:
         run: a `Run`.
         size: the bytes of metrics at the checkpoint to resume from; later metrics are
             cut off, since they will be written again.
-
-    Raises:
-        UserError: a file cannot be written, here or in `write`.
     """
 
     def __init__(self, run, size=0):
-        self.run = run
-        with self._written(), open(run.metrics_file, "ab") as file:
-            file.truncate(min(size, os.fstat(file.fileno()).st_size))
-            self.events = tf.summary.create_file_writer(str(run.tensorboard_folder))
+        self.file = run.metrics_file
+        with open(self.file, "ab") as file:
+            file.truncate(min(size, file.tell()))
+        self.events = tf.summary.create_file_writer(str(run.tensorboard_folder))
 
     def write(self, step, split, values, samples=()):
         """Writes a line of metrics, and the same for TensorBoard.
@@ -235,9 +231,9 @@ class Journal:
         """
         row = {name: x if math.isfinite(x) else None for name, x in values.items()}
         line = json.dumps({"step": step, "split": split, **row})
-        with self._written(), self.events.as_default(step):
-            with open(self.run.metrics_file, "a", encoding="utf-8") as file:
-                file.write(f"{line}\n")
+        with open(self.file, "a", encoding="utf-8") as file:
+            file.write(f"{line}\n")
+        with self.events.as_default(step):
             for name, value in values.items():
                 tf.summary.scalar(f"{split}/{name}", value)
             if samples:
@@ -245,15 +241,6 @@ class Journal:
                 table = "\n".join(f"| {' | '.join(map(_cell, row))} |" for row in rows)
                 tf.summary.text("samples", table)
             self.events.flush()
-
-    @contextlib.contextmanager
-    def _written(self):
-        try:
-            yield
-        except OSError as error:
-            raise UserError(f"{self.run.metrics_file}: {error.strerror}") from None
-        except tf.errors.OpError as error:
-            raise UserError(f"{self.run.tensorboard_folder}: {error.message}") from None
 
 
 def _cell(text):

@@ -7,25 +7,27 @@ import numpy as np
 import tensorflow as tf
 from keras import ops
 
-from tfxformer.model import Transformer
 from tfxformer.tokenizer import PAD_ID
 from tfxformer.training.loss import output_loss
 
 
-class TrainingTransformer(Transformer):
-    """A `Transformer` that trains with the fused output loss, a quarter faster.
+class TrainingTransformer(keras.Model):
+    """Trains a `Transformer` with the fused output loss, a quarter faster.
 
-    Its weights files are those of a `Transformer`, without the optimizer. Each step
-    logs ``sums``, float32 ``(1, 6)``, over all devices: the result of
+    Each step logs ``sums``, float32 ``(1, 6)``, over all devices: the result of
     `loss.output_loss`, the target positions with padding, and ``stop_request``, which
     any worker may set so that all workers see it in the same step.
+
+    Args:
+        transformer: a built `Transformer`, made in the scope of its strategy.
+        settings: a `TrainingConfig`.
     """
 
-    def prepare(self, settings):
-        """Compiles the built model by a `TrainingConfig`, in its strategy's scope."""
-        self.label_smoothing = settings.label_smoothing
+    def __init__(self, transformer, settings):
+        super().__init__(dtype=transformer.dtype_policy)
+        self.transformer, self.label_smoothing = transformer, settings.label_smoothing
         self.stop_request = tf.Variable(0.0, trainable=False)
-        optimizer = make_optimizer(settings, self.config["d_model"])
+        optimizer = make_optimizer(settings, transformer.config["d_model"])
         # "auto" would compile again for each shape of a batch.
         self.compile(optimizer=optimizer, jit_compile=settings.xla)
         self.optimizer.build(self.trainable_variables)
@@ -55,8 +57,9 @@ class TrainingTransformer(Transformer):
     def _sums(self, batch, label_smoothing, training):
         """The result of `output_loss` for a batch."""
         inputs, target_out = batch
-        x = self.hidden_states(inputs, training=training)  # (batch, target, d_model)
-        embeddings, bias = self.output_embeddings()
+        # (batch, target, d_model)
+        x = self.transformer.hidden_states(inputs, training=training)
+        embeddings, bias = self.transformer.output_embeddings()
         return output_loss(
             ops.reshape(x, (-1, x.shape[-1])),
             tf.convert_to_tensor(embeddings),
@@ -87,23 +90,6 @@ class TrainingTransformer(Transformer):
         finally:
             for variable, value in zip(variables, kept, strict=True):
                 variable.assign(value)
-
-    def save_weights(self, filepath, overwrite=True, **kwargs):
-        with self._without_optimizer():
-            super().save_weights(filepath, overwrite, **kwargs)
-
-    def load_weights(self, filepath, skip_mismatch=False, **kwargs):
-        with self._without_optimizer():
-            super().load_weights(filepath, skip_mismatch, **kwargs)
-
-    @contextlib.contextmanager
-    def _without_optimizer(self):
-        """Keeps Keras from writing the optimizer to the file, too."""
-        optimizer, self.optimizer = self.optimizer, None
-        try:
-            yield
-        finally:
-            self.optimizer = optimizer
 
     def state(self):
         """Everything that a step changes besides the weights, as NumPy arrays."""

@@ -2,9 +2,7 @@
 
 import contextlib
 import logging
-import shutil
 import signal
-import threading
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,7 +11,7 @@ import tensorflow as tf
 
 from tfxformer import corpora
 from tfxformer.batches import TrainingBatches
-from tfxformer.console import Progress, console, quiet_stderr, say
+from tfxformer.console import console, quiet_stderr, say
 from tfxformer.errors import UserError
 from tfxformer.training import fine_tuning
 from tfxformer.training.callbacks import RunCallback, State, stopped
@@ -65,24 +63,17 @@ def train(config, out):
     devices = cluster.describe()
     with contextlib.ExitStack() as stack:
         stack.enter_context(cluster.watched())
-        for name, off in (("accumulate", 1), ("xla", False)):
-            value = getattr(settings, name)
-            if value != off and cluster.strategy.num_replicas_in_sync > 1:
-                raise UserError(
-                    f"training.{name} = {value}: works on one device only, not on "
-                    f"{devices}: leave it out"
-                )
-        signals = stack.enter_context(_signals())
+        several = cluster.strategy.num_replicas_in_sync > 1
+        if several and (settings.accumulate > 1 or settings.xla):
+            raise UserError(
+                "training.accumulate and training.xla work on one device only, not on "
+                f"{devices}: leave them out"
+            )
+        signals = stack.enter_context(_Signals())
         if cluster.chief:
-            is_new = not run.path.exists()
             _check(config, run)
             stack.enter_context(run.locked())
-            try:
-                data = load_data(config, run)
-            except UserError:
-                if is_new:
-                    shutil.rmtree(run.path)
-                raise
+            data = load_data(config, run)
             config.save(run.config_file)
         cluster.wait()
         if not cluster.chief:
@@ -93,13 +84,13 @@ def train(config, out):
         keras.utils.set_random_seed(settings.seed)
         with cluster.strategy.scope():
             size = data.tokenizer.vocab_size
-            model = build_model(config, size, settings.precision, TrainingTransformer)
-            model.prepare(settings)
+            transformer = build_model(config, size, settings.precision)
+            model = TrainingTransformer(transformer, settings)
         text = "model: %s parameters, %s tokens, on %s"
-        log.info(text, f"{model.count_params():,}", f"{size:,}", devices)
+        log.info(text, f"{transformer.count_params():,}", f"{size:,}", devices)
         state = _resume(config, run, data, model, cluster)
-        if state.step >= settings.steps:
-            log.info("the run already has its %s steps", f"{state.step:,}")
+        if state.step >= settings.steps or state.out_of_patience(settings):
+            log.info("the run has already ended, in step %s", f"{state.step:,}")
         else:
             _fit(config, run, data, model, state, cluster, signals)
     return run
@@ -152,7 +143,8 @@ def _resume(config, run, data, model, cluster):
     digests = data.digests(config.data.sources)
     if checkpoint is None:
         if begun_with is not None:
-            model.set_weights(fine_tuning.load(begun_with)[1].get_weights())
+            theirs = fine_tuning.load(begun_with)[1].get_weights()
+            model.transformer.set_weights(theirs)
             log.info("starting with the weights of %s", begun_with)
         return State(data=digests)
     state = State(**checkpoint.state())
@@ -163,7 +155,7 @@ def _resume(config, run, data, model, cluster):
                 f"run in another folder (training.init_from = {run.path} starts with "
                 "these weights)"
             )
-    load_weights(model, checkpoint.weights_file)
+    load_weights(model.transformer, checkpoint.weights_file)
     model.restore(checkpoint.arrays())
     if cluster.chief:  # a kill may have come before the weights were published
         run.publish(checkpoint)
@@ -174,27 +166,25 @@ def _resume(config, run, data, model, cluster):
 def _fit(config, run, data, model, state, cluster, signals):
     """Trains from a state to the end."""
     settings = config.training
-    if not state.out_of_patience(settings):
-        batches = TrainingBatches(
-            data.tokens,
-            tokens_per_batch=settings.tokens_per_batch,
-            max_length=config.model.max_length,
-            weights=config.data.weights,
-            tokenizer=data.tokenizer,
-            alpha=settings.subword_alpha,
-            seed=settings.seed,
-            fixed_shapes=settings.xla,
-        )
-        signals.wait = True
-        watched = run, settings, data, batches, state, cluster, signals
-        with Progress("training", settings.steps, state.step) as progress:
-            model.fit(
-                batches.dataset(state.position),
-                steps_per_epoch=(settings.steps - state.step) * settings.accumulate,
-                shuffle=False,  # the batches are shuffled already
-                verbose=0,
-                callbacks=[RunCallback(*watched, progress)],
-            )
+    batches = TrainingBatches(
+        data.tokens,
+        tokens_per_batch=settings.tokens_per_batch,
+        max_length=config.model.max_length,
+        weights=config.data.weights,
+        tokenizer=data.tokenizer,
+        alpha=settings.subword_alpha,
+        seed=settings.seed,
+        fixed_shapes=settings.xla,
+    )
+    signals.wait = True
+    watched = run, settings, data, batches, state, cluster, signals
+    model.fit(
+        batches.dataset(state.position),
+        steps_per_epoch=(settings.steps - state.step) * settings.accumulate,
+        shuffle=False,  # the batches are shuffled already
+        verbose=0,
+        callbacks=[RunCallback(*watched)],
+    )
     if state.out_of_patience(settings):
         text = "stopping: %s validations in a row did not improve the %s"
         log.info(text, state.worse, settings.metric)
@@ -206,31 +196,28 @@ def _fit(config, run, data, model, state, cluster, signals):
 
 
 class _Signals:
-    """SIGTERM and SIGINT; with ``wait``, they wait until the step is saved."""
+    """A context that catches SIGTERM and SIGINT.
+
+    They end the run with one line, with ``wait`` only when the step is saved.
+    """
 
     caught, wait = None, False
 
-    def catch(self, number, _):
+    def __enter__(self):
+        numbers = signal.SIGTERM, signal.SIGINT
+        self.before = {number: signal.signal(number, self._catch) for number in numbers}
+        return self
+
+    def __exit__(self, *_):
+        for number, handler in self.before.items():
+            signal.signal(number, handler)
+
+    def _catch(self, number, _):
         if self.wait and self.caught is None:
             self.caught = number
         # Some schedulers send SIGTERM twice; a second Ctrl-C stops at once.
         elif not (self.wait and number == signal.SIGTERM):
             raise stopped(number, "the same command resumes from the last checkpoint")
-
-
-@contextlib.contextmanager
-def _signals():
-    """A context in which signals end the run with one line."""
-    signals = _Signals()
-    # In Python only the main thread may handle signals.
-    main = threading.current_thread() is threading.main_thread()
-    numbers = (signal.SIGTERM, signal.SIGINT) if main else ()
-    before = {number: signal.signal(number, signals.catch) for number in numbers}
-    try:
-        yield signals
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 # --- Several devices, and several processes on several machines ---
