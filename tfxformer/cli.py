@@ -44,9 +44,8 @@ Input = Annotated[
 ]
 TokensPerBatch = Annotated[int, Option(min=1, help="The most tokens in a batch.")]
 Xla = Annotated[bool, Option("--xla", help="Compile decoding with XLA.")]
-# The settings of pairs that several commands take, and the settings of a server.
+# The settings of pairs that several commands take.
 PAIRS = "sources", "data_dir", "columns", "encoding"
-SERVING = [name for name in ServerSettings.model_fields if name != "poll"]
 
 
 def main():
@@ -181,7 +180,8 @@ def evaluate(
     if output:
         check_output("--output", output, corpora.input_files(data.sources))
     options = data.model_dump(include={*PAIRS[1:]})
-    loaded = corpora.load_mixture(data.sources, split, cleaned=False, **options)
+    options |= {"split": split, "cleaned": False}
+    loaded = [corpora.load(source, **options) for source in data.sources]
     translator = load_translator(run, checkpoint, _chosen(decoding), xla)
     from tfxformer.evaluation import evaluate
 
@@ -384,7 +384,7 @@ def export(
 
 
 @app.command(rich_help_panel="Serve")
-@with_settings("settings", ServerSettings, *SERVING)
+@with_settings("settings", ServerSettings)
 def serve(
     repository: Annotated[Path | None, Argument(help="A model repository.")] = None,
     config: Annotated[Path | None, Option(help="A models.config instead.")] = None,
@@ -396,7 +396,7 @@ def serve(
     the package's own), and switches to new versions as they appear. SIGTERM and Ctrl-C
     stop it after the pending requests, with exit codes 0 and 130.
     """
-    need("serve", "starlette", "uvicorn", "grpc_health", "prometheus_client")
+    need("serve", "starlette", "uvicorn", "grpc", "prometheus_client")
     from tfxformer.server.configs import find_models
 
     if config is not None and repository is not None:

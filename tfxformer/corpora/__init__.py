@@ -101,12 +101,6 @@ def load(
     return pairs, counts
 
 
-def load_mixture(sources, *args, **options):
-    """Load several sources as `load` does, after `input_files` has found them all."""
-    input_files(sources)
-    return [load(source, *args, **options) for source in sources]
-
-
 def input_files(sources):
     """List the files of several sources; raise a UserError if one does not exist."""
     if "ted" in sources and importlib.util.find_spec("tensorflow_datasets") is None:

@@ -87,15 +87,14 @@ def read_texts(stream, name, encoding="utf-8", size=1024):
     lines = []
     for number, line in enumerate(_lines(stream, name), start=1):
         text = _decode(line, encoding)
-        if text is not None:
-            lines.append(text)
-        if lines and (text is None or len(lines) == size):
+        if text is None:
+            yield lines
+            raise _broken(f"{name}:{number}", encoding)
+        lines.append(text)
+        if len(lines) == size:
             yield lines
             lines = []
-        if text is None:
-            raise _broken(f"{name}:{number}", encoding)
-    if lines:
-        yield lines
+    yield lines
 
 
 def read_argument(text, name, encoding="utf-8"):

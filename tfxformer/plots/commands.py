@@ -200,7 +200,7 @@ def lengths(
     if not data.sources:
         raise UserError("name the pairs, such as --data pairs.tsv")
     options = data.model_dump(include={"data_dir", "columns", "encoding"})
-    loaded = corpora.load_mixture(data.sources, split, **options)
+    loaded = (corpora.load(source, split, **options) for source in data.sources)
     pairs = [pair for found, _ in loaded for pair in found]
     unit, cut = "words", lambda texts: map(str.split, texts)
     if run is not None:
