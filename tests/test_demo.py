@@ -13,7 +13,6 @@ import pytest
 pytest.importorskip("matplotlib")
 
 from tfxformer import demo
-from tfxformer.config import Config
 from tfxformer.decoding import DecodingOptions
 from tfxformer.errors import UserError
 from tfxformer.plots.attention_maps import readable
@@ -73,16 +72,6 @@ def test_a_sentence_grows_a_text_is_one_batch_and_its_parts_follow(brief, text):
 def test_what_cannot_be_translated_is_told(brief, text, message):
     with pytest.raises(UserError, match=message):
         [*demo.answers(brief, text)]
-
-
-def test_sides_are_named_where_they_are_known(run_folder, tmp_path):
-    config = Config().updated(data={"sources": ["phrasebook", "ted"]})
-    config.save(tmp_path / "config.yaml")
-    (tmp_path / "tokenizer.model").touch()
-    for path in (tmp_path, "export/pt_en/3"):
-        assert demo._languages(path) == ("Portuguese", "English")
-    for path in (run_folder, "export/mine/1"):
-        assert demo._languages(path) == ("Source", "Target")
 
 
 def test_a_taken_port_is_told():

@@ -56,7 +56,7 @@ def test_a_device_is_written_to():
         ("t.tsv", "link", "is also an input; name another file"),
         ("t.pt,t.en", "t.en", "is also an input; name another file"),
         ("t.tsv", ".", "is a folder; name a file"),
-        ("t.tsv", "no/o.txt", "there is no folder "),
+        ("t.tsv", "no/o.txt", "cannot be written; is there a folder "),
     ],
 )
 def test_an_output_that_cannot_be_is_refused(command, source, output, wrong):

@@ -56,5 +56,3 @@ def test_evaluate_translates_sources_and_compares_with_targets_in_order():
     assert scores.bleu == pytest.approx(100)
     assert scores.translations[0] == "the cat drinks some milk 3"
     assert evaluate(translator, pairs, tokens_per_batch=2).bleu < 100
-    with pytest.raises(ValueError, match="1 translations for 2 references"):
-        compare(["a"], ["a", "b"])

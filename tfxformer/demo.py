@@ -1,6 +1,5 @@
 """A local page that translates and shows how: `tfxformer demo`, the extra ``demo``."""
 
-import contextlib
 import math
 import os
 import signal
@@ -22,8 +21,7 @@ from tfxformer.plots.attention_maps import (
     readable,
     token_probabilities,
 )
-from tfxformer.repository import SHIPPED, chosen_model
-from tfxformer.training.run import Run
+from tfxformer.repository import chosen_model
 from tfxformer.translator import Translator
 
 EXAMPLES = [
@@ -66,8 +64,8 @@ def demo(run=None, checkpoint="best", host="127.0.0.1", port=7860):
         raise UserError(f"--host {host} --port {port}: {error.strerror}") from None
     path = chosen_model(run)
     translator = Translator.load(path, checkpoint)
-    say("getting ready")  # the page opens with a translation
-    page = _page(translator, *_languages(path), model="/".join(Path(path).parts[-2:]))
+    sides = ("Portuguese", "English") if run is None else ("Source", "Target")
+    page = _page(translator, *sides, model="/".join(Path(path).parts[-2:]))
     from gradio.themes import Default
 
     # Installed fonts: Gradio's own would come from elsewhere.
@@ -90,15 +88,6 @@ def demo(run=None, checkpoint="best", host="127.0.0.1", port=7860):
         threading.Event().wait()
     finally:
         page.close(verbose=False)
-
-
-def _languages(path):
-    """What to call the two sides: known for the package's own model and corpora."""
-    ours = Path(path).resolve().parent.name == SHIPPED
-    with contextlib.suppress(UserError):  # an exported model is no run folder
-        sources = Run.open(path).config().data.sources
-        ours = bool(sources) and {*sources} <= {"phrasebook", "ted"}
-    return ("Portuguese", "English") if ours else ("Source", "Target")
 
 
 def answers(translator, text):
@@ -297,7 +286,5 @@ def _page(translator, source, target, model):
         number.change(step, [found, number], steps, **shared)
         if examples:
             examples.load_input_event.then(translate, asked, outputs, **shared)
-            *_, opening = translate(first, "cross")
-            opening |= {status: ""}  # starting up took most of the time
-            blocks.load(lambda: opening, None, outputs, **shared)
+            blocks.load(translate, asked, outputs, **shared)
     return blocks

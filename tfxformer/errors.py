@@ -47,17 +47,15 @@ def check_output(option, path, inputs=()):
         UserError: it cannot be written, or it is an input.
     """
     path, folder = Path(path), Path(path).resolve().parent
-    wrong = None
     if path.is_dir():
         wrong = "is a folder; name a file"
-    elif not path.exists() and not folder.is_dir():
-        wrong = f"there is no folder {folder}; create it first"
     elif not os.access(path if path.exists() else folder, os.W_OK):
-        wrong = "no permission to write; name another file"
+        wrong = f"cannot be written; is there a folder {folder}?"
     elif path.exists() and any(path.samefile(file) for file in inputs):
         wrong = "is also an input; name another file"
-    if wrong:
-        raise UserError(f"{option} {path}: {wrong}")
+    else:
+        return
+    raise UserError(f"{option} {path}: {wrong}")
 
 
 def write_file(path, data):

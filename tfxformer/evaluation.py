@@ -42,17 +42,10 @@ def compare(translations, references, lowercase=False):
     Returns:
         An `Evaluation`.
 
-    Raises:
-        ValueError: there are none, or their numbers differ.
-
     Example:
         >>> round(compare(["The cat sat there."], ["The cat sat there."]).bleu)
         100
     """
-    if not references or len(translations) != len(references):
-        raise ValueError(
-            f"{len(translations)} translations for {len(references)} references"
-        )
     bleu, chrf = BLEU(lowercase=lowercase), CHRF(lowercase=lowercase)
     return Evaluation(
         bleu=bleu.corpus_score(translations, [references]).score,

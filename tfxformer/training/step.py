@@ -79,12 +79,9 @@ class TrainingTransformer(keras.Model):
     @contextlib.contextmanager
     def averaged(self):
         """A context in which the weights are their moving averages, if kept."""
-        # Keras wraps the optimizer to scale the loss of float16.
-        optimizer = getattr(self.optimizer, "inner_optimizer", self.optimizer)
-        variables = self.trainable_variables if optimizer.use_ema else []
+        variables = self.trainable_variables
         kept = [ops.convert_to_numpy(variable) for variable in variables]
-        if variables:
-            self.optimizer.finalize_variable_values(variables)
+        self.optimizer.finalize_variable_values(variables)
         try:
             yield
         finally:
