@@ -225,6 +225,10 @@ def test_help_comes_without_tensorflow():
     assert groups == ["Options", "Start", "Train", "Translate", "Serve", "Look"]
 
 
+def test_types_are_words(command):
+    assert "--input <texts>" in command("bulk", "--help")[0]
+
+
 @pytest.mark.parametrize("args", [["-q", "score"], ["score", "--quiet"], ["score"]])
 def test_quiet_stands_before_or_after_the_command(command, tmp_path, args):
     (tmp_path / "in.tsv").touch()

@@ -49,10 +49,9 @@ def test_a_sentence_grows_a_text_is_one_batch_and_its_parts_follow(brief, text):
     ):
         shares = [share for _, share in candidates]
         assert candidates[0][0] == token and shares == sorted(shares)[::-1]
-        view = demo._step(found["maps"], found["candidates"], step)
-        new = readable(tokens[:step])[-1]
-        assert view[0].endswith(f"→ **{new}**") and len(view[1]) == len(shares) == 5
-        assert [text for text, _ in view[2]] == readable(found["maps"]["cross"][1])
+        view = demo._step(found["maps"], found["candidates"], step, list)
+        assert view[0].endswith(f"→ **{token}**") and len(view[1]) == len(shares) == 5
+        assert [text for text, _ in view[2]] == found["maps"]["cross"][1]
     answer = brief.explain(sentence)
     source, target = len(answer.source_tokens), len(answer.target_tokens)
     padding, ahead = (figure.axes[0].images[0] for figure in demo._masks(found["maps"]))
@@ -114,6 +113,9 @@ def test_in_a_browser():
             expect(SENTENCE)
             page.get_by_label("English reads itself").check()
             sync_api.expect(keys.first).to_contain_text("(start)")
+            page.get_by_label("Raw tokens").check()
+            sync_api.expect(keys.first).to_contain_text("<s>")
+            page.get_by_label("Raw tokens").uncheck()
             page.get_by_role("tab", name="N-best").click()
             best = translator.n_best([SENTENCE])[0][0][0]
             sync_api.expect(page.get_by_role("gridcell").first).to_have_text(best)

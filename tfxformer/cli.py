@@ -396,7 +396,7 @@ def serve(
     the package's own), and switches to new versions as they appear. SIGTERM and Ctrl-C
     stop it after the pending requests, with exit codes 0 and 130.
     """
-    need("serve", "starlette", "uvicorn", "grpc", "prometheus_client")
+    need("serve", "starlette", "uvicorn", "grpc_health", "prometheus_client")
     from tfxformer.server.configs import find_models
 
     if config is not None and repository is not None:

@@ -39,6 +39,9 @@ class _Group(typer.core.TyperGroup):
         for command in self.commands.values():
             if not isinstance(command, _Group):
                 command.params.append(quiet)
+            for parameter in command.params:
+                in_words = functools.partial(_in_words, parameter.display_type)
+                parameter.display_type = in_words
 
     def invoke(self, ctx):
         try:
@@ -54,6 +57,12 @@ class _Group(typer.core.TyperGroup):
         for title, group in itertools.groupby(self.commands.values(), panel):
             with formatter.section(title or "Commands"):
                 formatter.write_dl([(x.name, x.get_short_help_str(99)) for x in group])
+
+
+def _in_words(display_type, ctx):
+    """A type in the words of the help: <list[str]> is <texts>."""
+    word = re.sub(r"list\[(\w+)\]", r"\1s", display_type(ctx).lower())
+    return re.sub(r"(int range|int|float)(?!\d)", "number", word.replace("str", "text"))
 
 
 def _quiet(value: bool):

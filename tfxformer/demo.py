@@ -143,25 +143,25 @@ def answers(translator, text):
     yield {"maps": maps, "candidates": candidates}
 
 
-def _step(maps, candidates, number):
+def _step(maps, candidates, number, names):
     """One step of decoding, from 1: what was written, candidates, what was read."""
     target, source, weights = maps["cross"]
     number = min(number, len(target))
-    *written, new = readable(target[:number])
+    *written, new = names(target[:number])
     tokens, shares = zip(*candidates[number - 1], strict=True)
     labels = {}
-    shown = readable(["<s>", *tokens])[1:]
+    shown = names(["<s>", *tokens])[1:]
     for name, token, share in zip(shown, tokens, shares, strict=True):
         labels[token if name in labels else name] = share
     read = weights[best_head(weights)][number - 1].round(3).tolist()
     text = f"{' '.join(written) or '(nothing)'} → **{new}**"
-    return text, labels, [*zip(readable(source), read, strict=True)]
+    return text, labels, [*zip(names(source), read, strict=True)]
 
 
-def _masks(maps):
+def _masks(maps, names=list):
     """Pictures of the encoder's padding mask, with some padding, and the decoder's."""
-    source, target = (readable(maps[name][0]) for name in ("encoder", "decoder"))
-    padded = source + readable(PADDING * ["<pad>"])
+    source, target = names(maps["encoder"][0]), names(maps["decoder"][0])
+    padded = source + names(PADDING * ["<pad>"])
     seen = np.tile(np.arange(len(padded)) < len(source), (len(source), 1))
     ahead = np.tri(len(target), dtype=bool)
     return (
@@ -183,18 +183,25 @@ def _page(translator, source, target, model):
         (f"{target} reads itself", "decoder"),
     ]
 
-    def frame(found, kind):
+    named = {True: list, False: readable}  # as the vocabulary has tokens, or readable
+
+    def frame(found, kind, raw):
         if not found:
             return None
         queries, keys, weights = found["maps"][kind]
         title = next(name for name, value in kinds if value == kind)
-        sides = readable(queries), readable(keys)
+        sides = named[raw](queries), named[raw](keys)
         return AttentionPage(*sides, weights, title)._repr_html_()
 
-    def step(found, number):
-        return _step(**found, number=number) if found else [None] * 3
+    def step(found, number, raw):
+        return _step(**found, number=number, names=named[raw]) if found else [None] * 3
 
-    def translate(text, kind):
+    def rename(found, kind, number, raw):
+        masks = _masks(found["maps"], named[raw]) if found else (None, None)
+        parts = frame(found, kind, raw), *step(found, number, raw), *masks
+        return dict(zip(views, parts, strict=True))
+
+    def translate(text, kind, raw):
         # An answer begins with an empty page: nothing of another text stays.
         shown = dict.fromkeys(outputs) | {translation: "", status: "", number: 1}
         yield shown
@@ -205,8 +212,7 @@ def _page(translator, source, target, model):
                     yield shown
         except UserError as error:
             raise gr.Error(str(error), duration=None, print_exception=False) from None
-        views = frame(answer, kind), *step(answer, 1), *_masks(answer["maps"])
-        shown |= {found: answer} | dict(zip(pictures, views, strict=True))
+        shown |= {found: answer} | rename(answer, kind, 1, raw)
         steps = len(answer["candidates"])
         shown |= {number: gr.update(maximum=max(steps, 2), value=1)}
         if embedding.use_positions:
@@ -235,6 +241,10 @@ def _page(translator, source, target, model):
                 status = gr.Markdown()
         examples = gr.Examples(EXAMPLES, text) if first else None
         found = gr.State()
+        raw = gr.Checkbox(
+            label="Raw tokens",
+            info="Show tokens as in the vocabulary: ▁ begins a word, </s> is the end.",
+        )
         with gr.Tab("Attention", render_children=True):
             kind = gr.Radio(kinds, value="cross", label="Whose attention")
             attention = gr.HTML()
@@ -275,15 +285,16 @@ def _page(translator, source, target, model):
         parts = {"translation": translation, "status": status}
         parts |= {"alternatives": alternatives}
         steps = [written, candidates, read]
-        pictures = [attention, *steps, *mask_pictures]
-        outputs = [*parts.values(), found, number, *pictures, positions, similarity]
+        views = [attention, *steps, *mask_pictures]
+        outputs = [*parts.values(), found, number, *views, positions, similarity]
         # One at a time: neither TensorFlow nor Matplotlib is faster at two.
         shared = {"concurrency_id": "model", "show_progress": "hidden"}
         shared |= {"api_visibility": "private", "trigger_mode": "always_last"}
-        asked = [text, kind]
+        asked = [text, kind, raw]
         gr.on([button.click, text.submit], translate, asked, outputs, **shared)
-        kind.change(frame, [found, kind], attention, **shared)
-        number.change(step, [found, number], steps, **shared)
+        kind.change(frame, [found, kind, raw], attention, **shared)
+        number.change(step, [found, number, raw], steps, **shared)
+        raw.change(rename, [found, kind, number, raw], views, **shared)
         if examples:
             examples.load_input_event.then(translate, asked, outputs, **shared)
             blocks.load(translate, asked, outputs, **shared)

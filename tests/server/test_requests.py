@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 import grpc
 import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 from local_server import serving, wait_for
 from tensorflow_serving.apis.predict_pb2 import PredictRequest
 from tensorflow_serving.apis.prediction_service_pb2_grpc import PredictionServiceStub
@@ -23,6 +24,7 @@ def test_versions_and_labels(server):
         assert answer == (200, {"predictions": [2.5, 3.0]})
     for rest in ("", "/metadata"):
         assert server.ask(f"/v1/models/pt_en/labels/stable{rest}")[0] == 200
+    assert server.ask("http://any/v1/models/pt_en")[0] == 200  # in absolute form
     status, found = server.ask("/v1/models/pt_en/labels/canary:predict", {})
     assert status == 404 and "Specific(pt_en, 2)" in found["error"]
 
@@ -38,6 +40,13 @@ def test_metrics(server):
     server.ask(P, {"inputs": [1]})
     server.ask("/v1/models/made%20up:predict", {"inputs": [1]})
     assert [requests(*labels) for labels in asked] == [x + 1 for x in before]
+
+
+def test_health(server):
+    with grpc.insecure_channel(server.grpc) as channel:
+        check = health_pb2_grpc.HealthStub(channel).Check
+        found = check(health_pb2.HealthCheckRequest(), timeout=30)
+    assert found.status == health_pb2.HealthCheckResponse.SERVING
 
 
 def test_the_errors_of_the_model(server):

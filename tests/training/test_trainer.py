@@ -287,11 +287,14 @@ def test_what_cannot_be_is_refused_before_a_folder_is_made(
     assert not (tmp_path / "run").exists()
 
 
-def test_after_a_start_that_fails_the_folder_can_be_used(corpus, tmp_path, capfd):
+def test_a_start_that_fails_leaves_no_folder(corpus, tmp_path, capfd):
     small = write_pairs(tmp_path / "small.tsv", [("um", "one")])
-    with pytest.raises(UserError, match=r"too few to hold some out .*--valid"):
-        train(settings(small), tmp_path / "run")
-    run = train(settings(corpus, "training.steps=1"), tmp_path / "run")
+    for out in (tmp_path / "new", tmp_path / "there"):
+        with pytest.raises(UserError, match=r"too few to hold some out .*--valid"):
+            train(settings(small), out)
+        assert not out.exists() or out.name == "there"
+        (tmp_path / "there").mkdir(exist_ok=True)
+    run = train(settings(corpus, "training.steps=1"), tmp_path / "there")
     assert outcome(run)["state"]["step"] == 1
     assert "step 1 of 1, 0:00:00 left: loss " in capfd.readouterr().err
 

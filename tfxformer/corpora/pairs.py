@@ -145,8 +145,11 @@ def clean(pairs, counts, max_characters=1000, max_length_ratio=3.0):
                 yield Pair(source, target)
 
     found = Pairs(fit())
-    _, kept = np.unique(np.frombuffer(hashes, np.int64), return_index=True)
-    if duplicates := len(found) - len(kept):
+    keys, kept = np.frombuffer(hashes, np.int64), np.zeros(len(found), bool)
+    for part in range(16):  # a sixteenth at a time needs little memory
+        rows = np.flatnonzero(keys.view(np.uint8)[::8] % 16 == part)
+        kept[rows[np.unique(keys[rows], return_index=True)[1]]] = True
+    if duplicates := int(np.count_nonzero(~kept)):
         counts["duplicate"] += duplicates
-        found = found.select(np.sort(kept))
+        found = found.select(np.flatnonzero(kept))
     return found

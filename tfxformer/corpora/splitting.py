@@ -82,8 +82,11 @@ def _numbers(texts):
     keys = bytearray()
     for text in texts:
         keys += hashlib.blake2b(_key(text).encode(), digest_size=8).digest()
-    _, numbers = np.unique(np.frombuffer(keys, np.int64), return_inverse=True)
-    return numbers.astype(np.int32)
+    keys = np.frombuffer(keys, np.int64)
+    order = np.argsort(keys)
+    numbers, ordered = np.zeros(len(keys), np.int32), keys[order]
+    numbers[order[1:]] = np.cumsum(ordered[1:] != ordered[:-1], dtype=np.int32)
+    return numbers
 
 
 def _key(text):

@@ -1,4 +1,4 @@
-"""TensorFlow Serving's two APIs, REST and gRPC."""
+"""TensorFlow Serving's two APIs, REST and gRPC, and gRPC's standard health service."""
 
 import asyncio
 import json
@@ -7,6 +7,7 @@ from urllib.parse import unquote
 
 import grpc
 from google.protobuf.json_format import MessageToDict
+from grpc_health.v1 import health, health_pb2_grpc
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from tensorflow_serving.apis import model_service_pb2_grpc, prediction_service_pb2_grpc
@@ -15,8 +16,9 @@ from tensorflow_serving.apis.predict_pb2 import PredictResponse
 from tfxformer.server import ServingError, invalid, metrics, tensors
 from tfxformer.server.batching import as_serving_error
 
+# A request line may have the absolute form (RFC 9112, 3.2.2).
 _PATH = re.compile(
-    r"/v1/models(?:/(?P<name>[^/:]+))?"
+    r"(?:https?://[^/]*)?/v1/models(?:/(?P<name>[^/:]+))?"
     r"(?:/versions/(?P<version>\d{1,18})|/labels/(?P<label>[^/:]+))?"
     r"(?P<asked>/metadata|:predict)?",
     re.I | re.A,
@@ -106,13 +108,15 @@ def _as_dict(message):
 
 
 def create_grpc_server(models, batcher, settings):
-    """A gRPC server, not yet started."""
+    """A gRPC server, not yet started, and its health service."""
     options = [("grpc.max_receive_message_length", settings.max_body)]
     server = grpc.aio.server(options=options)
     service = _Services(models, batcher, settings)
     prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(service, server)
     model_service_pb2_grpc.add_ModelServiceServicer_to_server(service, server)
-    return server
+    healthy = health.aio.HealthServicer()
+    health_pb2_grpc.add_HealthServicer_to_server(healthy, server)
+    return server, healthy
 
 
 def _counted(method):

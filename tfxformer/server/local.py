@@ -55,7 +55,7 @@ async def running(repository, config, settings):
     listener = _listen(settings.host, "--rest-port", settings.rest_port)
     _listen(settings.host, "--grpc-port", settings.grpc_port).close()
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    grpc_server = create_grpc_server(*parts)
+    grpc_server, health = create_grpc_server(*parts)
     grpc_port = grpc_server.add_insecure_port(f"{host}:{settings.grpc_port}")
     await models.start()
     quiet = {"log_config": None, "log_level": "critical"}
@@ -71,6 +71,7 @@ async def running(repository, config, settings):
         yield rest, grpc
     finally:
         say(f"stopping: requests have {settings.grace:g} seconds to finish")
+        await health.enter_graceful_shutdown()
         await asyncio.sleep(0.5)  # gRPC would cancel requests that just arrived
         http_server.should_exit = True
         await asyncio.gather(grpc_server.stop(settings.grace), http)

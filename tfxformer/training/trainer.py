@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import shutil
 import signal
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -71,9 +72,15 @@ def train(config, out):
             )
         signals = stack.enter_context(_Signals())
         if cluster.chief:
+            is_new = not run.path.exists()
             _check(config, run)
             stack.enter_context(run.locked())
-            data = load_data(config, run)
+            try:
+                data = load_data(config, run)
+            except UserError:
+                if is_new:
+                    shutil.rmtree(run.path)
+                raise
             config.save(run.config_file)
         cluster.wait()
         if not cluster.chief:
