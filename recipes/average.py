@@ -10,9 +10,8 @@ writes the mean as the next version of NAME in REPOSITORY, with matrices in floa
 
 import sys
 
-from tfxformer.exporting.saved_model import write
-from tfxformer.exporting.verify import verify
-from tfxformer.repository import SHIPPED, next_version
+from tfxformer.exporting.saved_model import export
+from tfxformer.repository import SHIPPED
 from tfxformer.translator import Translator
 
 AFTER = 0.6  # the share of the run's weights
@@ -35,14 +34,7 @@ def main():
     before, after = (Translator.load(None if x == SHIPPED else x) for x in names)
     weights = (x.transformer.get_weights() for x in (before, after))
     after.transformer.set_weights(mean(*weights))
-
-    def write_and_prove(part):
-        write(after, part, name, "float16")
-        report = verify(part)
-        if not report.ok:
-            sys.exit(report.describe())
-
-    print(next_version(repository, name, write_and_prove)[0])
+    print(export(after, repository, name, precision="float16")[0])
 
 
 if __name__ == "__main__":

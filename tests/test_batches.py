@@ -25,6 +25,7 @@ class Numbers:
     """A tokenizer for texts of ids; sampling repeats the ids ``times`` times."""
 
     vocab_size, times = 5000, 2
+    sides = property(lambda self: (self, self))
 
     def encode(self, texts, alpha=0.0):
         times = self.times if alpha else 1

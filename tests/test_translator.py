@@ -154,7 +154,7 @@ class Echo(Translator):
         self.max_length = max_length
         self.batches, self.read = [], []
 
-    def _lengths(self, texts):
+    def _lengths(self, texts, side=0):
         return np.array([len(text.split()) for text in texts], int)
 
     def answers(self, signature, inputs):

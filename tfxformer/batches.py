@@ -153,7 +153,8 @@ def write_tokens(folder, sources, tokenizer, max_length, about=None):
         OSError: the files cannot be written.
     """
     folder = Path(folder)
-    dtype = "uint16" if tokenizer.vocab_size <= 2**16 else "uint32"
+    most = max(side.vocab_size for side in tokenizer.sides)
+    dtype = "uint16" if most <= 2**16 else "uint32"
     folder.mkdir(parents=True, exist_ok=True)
     # This file is written last: without it, the others do not count.
     (folder / "tokens.json").unlink(missing_ok=True)
@@ -175,7 +176,8 @@ def _write_source(ids, lengths, dtype, pairs, tokenizer, max_length):
     kept, seen, digest, pairs = 0, 0, hashlib.sha256(), iter(pairs)
     while chunk := list(itertools.islice(pairs, CHUNK)):
         digest.update(json.dumps(chunk).encode())
-        encoded = (tokenizer.encode([pair[i] for pair in chunk]) for i in (0, 1))
+        sides = zip(tokenizer.sides, zip(*chunk, strict=True), strict=True)
+        encoded = (side.encode(texts) for side, texts in sides)
         rows = [
             row for row in zip(*encoded, strict=True) if max(map(len, row)) < max_length
         ]
@@ -300,7 +302,9 @@ class TrainingBatches:
         for first in range(0, len(rows.lengths), CHUNK):
             chosen = slice(first, first + CHUNK)
             best = rows.sides(chosen)
-            drawn = self._tokenizer.encode(self._tokenizer.decode(best), self._alpha)
+            drawn = [[]] * len(best)
+            for i, side in enumerate(self._tokenizer.sides):
+                drawn[i::2] = side.encode(side.decode(best[i::2]), self._alpha)
             for i in range(0, len(best), 2):
                 fits = max(map(len, drawn[i : i + 2])) < self._max_length
                 sides += (drawn if fits else best)[i : i + 2]

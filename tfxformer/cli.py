@@ -44,6 +44,11 @@ Input = Annotated[
 ]
 TokensPerBatch = Annotated[int, Option(min=1, help="The most tokens in a batch.")]
 Xla = Annotated[bool, Option("--xla", help="Compile decoding with XLA.")]
+To = Annotated[Path, Option(help="The model repository.")]
+Precision = Annotated[
+    Literal["float32", "float16"],
+    Option(help="The format of stored weights; float16 halves their size."),
+]
 # The settings of pairs that several commands take.
 PAIRS = "sources", "data_dir", "columns", "encoding"
 
@@ -341,7 +346,7 @@ def bulk(
 @with_settings("decoding", DecodingOptions)
 def export(
     run: Annotated[Path, Option(help="A run folder.")],
-    to: Annotated[Path, Option(help="The model repository.")] = Path("export"),
+    to: To = Path("export"),
     name: Annotated[str, Option(help="The model's name.")] = "pt_en",
     checkpoint: Checkpoint = "best",
     format: Annotated[
@@ -349,10 +354,7 @@ def export(
         Option(help="For TensorFlow Serving, or for CTranslate2."),
     ] = "savedmodel",
     xla: Xla = False,
-    precision: Annotated[
-        Literal["float32", "float16"],
-        Option(help="The format of stored weights; float16 halves their size."),
-    ] = "float32",
+    precision: Precision = "float32",
     average: Annotated[
         int | None, Option(min=1, help="Average the N most recent checkpoints.")
     ] = None,
@@ -380,6 +382,43 @@ def export(
     )
     if report:
         say(report.describe())
+    print(path)
+
+
+@app.command("import", rich_help_panel="Serve")
+@with_settings("decoding", DecodingOptions, "beam_size", "length_penalty")
+def import_(
+    folder: Annotated[Path | None, Argument(help="A model as downloaded.")] = None,
+    from_hub: Annotated[
+        str | None, Option(help="Download it, such as Helsinki-NLP/opus-mt-ROMANCE-en.")
+    ] = None,
+    to: To = Path("export"),
+    name: Annotated[str | None, Option(help="By default the folder's name.")] = None,
+    target_language: Annotated[
+        str | None, Option(help="The language to write, if the model writes several.")
+    ] = None,
+    precision: Precision = "float32",
+    decoding: DecodingOptions = ...,
+):
+    """Import an OPUS-MT model as the next version of a model.
+
+    The folder is in Hugging Face's layout: config.json, vocab.json, source.spm,
+    target.spm, and the weights. The export keeps the decoding options given here. The
+    last line is the path of the new version.
+    """
+    if (folder is None) == (from_hub is None):
+        raise UserError("give a model's folder, or its name with --from-hub")
+    if from_hub:
+        need("opus", "huggingface_hub")
+    start_tensorflow()
+    from tfxformer.exporting.marian import download, import_marian
+    from tfxformer.exporting.saved_model import export
+
+    folder = folder or download(from_hub)
+    translator = import_marian(folder, target_language, decoding, from_hub)
+    name = name or translator.origin["source"].rpartition("/")[2]
+    path, report = export(translator, to, name, precision=precision)
+    say(report.describe())
     print(path)
 
 

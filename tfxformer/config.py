@@ -115,22 +115,29 @@ class ModelConfig(Settings, title="model"):
     """Dropout of attention weights; by default `dropout_rate`."""
     activation_dropout: Rate = 0.0
     """Dropout of the feed-forward networks' hidden layers."""
+    activation: Literal["relu", "swish"] = "relu"
+    """The activation of these layers: "relu" (the paper's) or "swish"."""
     norm: Literal["post", "pre"] = "post"
     """Where to normalise: "post" (after each sublayer, the paper's) or "pre"."""
     learned_positions: bool = False
     """Learn an embedding for each position, instead of sines and cosines."""
-    tie_embeddings: bool = True
-    """Use one matrix for both embeddings and the output projection."""
+    tie_embeddings: bool | Literal["target"] = True
+    """Use one matrix for both embeddings and the output projection; "target" has a
+    source embedding of its own, as separate vocabularies need it."""
+    output_bias: bool = False
+    """Add a bias to the logits of tied embeddings, too."""
     max_length: Annotated[int, Field(ge=4)] = 128
     """The most tokens in a sentence, including the start or end token."""
 
 
 class TokenizerConfig(Settings, title="tokenizer"):
-    """The joint vocabulary; see `tfxformer.Tokenizer.train`."""
+    """The vocabulary; see `tfxformer.Tokenizer.train`."""
 
     # 4 special tokens, 256 bytes, and some letters.
     vocab_size: Annotated[int, Field(ge=300)] = 8000
     """The most tokens, including 4 special tokens and 256 bytes."""
+    shared: bool = True
+    """One vocabulary for both languages; false learns one for each."""
     casing: Literal["keep", "lower"] = "keep"
     """"keep", or "lower" to read and write lower case only."""
 

@@ -123,7 +123,8 @@ def answers(translator, text):
     else:
         for translation in translator.stream(text):
             yield {"translation": translation}
-        count = f"{len(translator.tokenizer.encode([translation])[0]) + 1} tokens"
+        ids = translator.tokenizer.target.encode([translation])[0]
+        count = f"{len(ids) + 1} tokens"
     if not translation:
         raise UserError("There is nothing in it to translate.")
     status = f"{count} in {time.monotonic() - began:.1f} s."
@@ -137,7 +138,7 @@ def answers(translator, text):
     shares = token_probabilities(translator, maps)
     likeliest = np.argsort(-shares)[:, :CANDIDATES]
     candidates = [
-        [*zip(translator.tokenizer.tokens(ids), row[ids].tolist(), strict=True)]
+        [*zip(translator.tokenizer.target.tokens(ids), row[ids].tolist(), strict=True)]
         for ids, row in zip(likeliest.tolist(), shares, strict=True)
     ]
     yield {"maps": maps, "candidates": candidates}

@@ -12,7 +12,7 @@ from tfxformer.layers.residual import settings
 
 # Settings of the whole model, not of the encoder and the decoder.
 OWN_SETTINGS = {"input_vocab_size", "target_vocab_size"}
-OWN_SETTINGS |= {"tie_embeddings", "num_decoder_layers"}
+OWN_SETTINGS |= {"tie_embeddings", "output_bias", "num_decoder_layers"}
 
 
 class EncodedSource(NamedTuple):
@@ -51,8 +51,13 @@ class Transformer(keras.Model):
         attention_dropout: dropout of the attention weights; None for
             ``dropout_rate``.
         activation_dropout: dropout of the feed-forward networks' hidden layers.
-        tie_embeddings: use one matrix for source embedding, target embedding and
+        activation: of these hidden layers: "relu" (the paper's), or "swish", which most
+            OPUS-MT models use (Ramachandran et al. 2017).
+        tie_embeddings: True uses one matrix for source embedding, target embedding and
             output projection (section 3.4); both vocabularies must be the same.
+            "target" uses one for the last two.
+        output_bias: add a bias to the logits of tied embeddings, too. Without tied
+            embeddings they always have one.
 
     Call arguments:
         inputs: a pair ``(source, target_in)`` of token ids, ``(batch, source)`` and
@@ -67,7 +72,7 @@ class Transformer(keras.Model):
 
     Raises:
         ValueError: ``num_heads`` does not divide ``d_model``, ``norm`` is unknown, or
-            ``tie_embeddings`` is given with two different vocabularies.
+            ``tie_embeddings`` is True with vocabularies of two sizes.
 
     Example:
         >>> import numpy as np
@@ -97,13 +102,15 @@ class Transformer(keras.Model):
         tie_embeddings=False,
         attention_dropout=None,
         activation_dropout=0.0,
+        activation="relu",
+        output_bias=False,
         num_decoder_layers=None,
         **kwargs,
     ):
         super().__init__(**kwargs)
         self.config = dict(settings(locals()))
         self.supports_masking = True
-        if tie_embeddings and input_vocab_size != target_vocab_size:
+        if tie_embeddings is True and input_vocab_size != target_vocab_size:
             raise ValueError(
                 "tie_embeddings needs one vocabulary: input_vocab_size="
                 f"{input_vocab_size}, target_vocab_size={target_vocab_size}"
@@ -113,12 +120,12 @@ class Transformer(keras.Model):
         stack = {x: value for x, value in self.config.items() if x not in OWN_SETTINGS}
         stack["dtype"] = self.dtype_policy
         self.encoder = Encoder(vocab_size=input_vocab_size, name="encoder", **stack)
-        if tie_embeddings:
+        if tie_embeddings is True:
             stack["embedding"] = self.encoder.pos_embedding.embedding
         if num_decoder_layers is not None:
             stack["num_layers"] = num_decoder_layers
         self.decoder = Decoder(vocab_size=target_vocab_size, name="decoder", **stack)
-        self.final_layer = None
+        self.final_layer = self.output_bias = None
         if not tie_embeddings:
             self.final_layer = keras.layers.Dense(
                 self.target_vocab_size, name="final_layer", dtype=self.dtype_policy
@@ -131,6 +138,9 @@ class Transformer(keras.Model):
         self.decoder.build(target_shape)
         if self.final_layer is not None:
             self.final_layer.build((*target_shape, d_model))
+        elif self.config["output_bias"]:
+            shape = (self.target_vocab_size,)
+            self.output_bias = self.add_weight(shape, "zeros", name="output_bias")
         self.built = True
 
     def call(self, inputs, source_mask=None, target_mask=None, training=None):
@@ -196,13 +206,14 @@ class Transformer(keras.Model):
     def output_embeddings(self):
         """The output projection ``(vocab, d_model)``; its bias ``(vocab,)`` or None."""
         if self.final_layer is None:
-            return self.decoder.pos_embedding.embedding.embeddings, None
+            return self.decoder.pos_embedding.embedding.embeddings, self.output_bias
         return ops.transpose(self.final_layer.kernel), self.final_layer.bias
 
     def output_weights(self):
         """The output projection ``(d_model, vocab)``; its bias ``(vocab,)`` or None."""
         if self.final_layer is None:
-            return ops.transpose(self.output_embeddings()[0]), None
+            embeddings, bias = self.output_embeddings()
+            return ops.transpose(embeddings), bias
         return self.final_layer.kernel, self.final_layer.bias
 
     def encode(self, source):

@@ -154,11 +154,10 @@ def read_export(path):
     import tensorflow as tf
 
     from tfxformer.model import Transformer
-    from tfxformer.tokenizer import Tokenizer
 
     metadata = read_metadata(path)
     try:
-        tokenizer = Tokenizer(_read_vocabulary(path))
+        tokenizer = _read_tokenizer(path)
         transformer = Transformer(**metadata["architecture"])
         transformer.build()
         values = tf.train.load_checkpoint(str(Path(path, "variables", "variables")))
@@ -170,17 +169,25 @@ def read_export(path):
     return tokenizer, transformer
 
 
-def _read_vocabulary(path):
-    """The SentencePiece model in the graph of an exported model."""
+def _read_tokenizer(path):
+    """The `Tokenizer` in the graph of an exported model."""
     from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
+
+    from tfxformer.tokenizer import Tokenizer
 
     content = Path(path, "saved_model.pb").read_bytes()
     graph = SavedModel.FromString(content).meta_graphs[0].graph_def
     functions = (function.node_def for function in graph.library.function)
-    for node in itertools.chain(graph.node, *functions):
-        if node.op == "SentencepieceOp":
-            return node.attr["model"].s
-    raise ValueError("saved_model.pb has no tokenizer")
+    models = {
+        node.attr["model"].s: node.attr["shared_name"].s.decode()  # the digest
+        for node in itertools.chain(graph.node, *functions)
+        if node.op == "SentencepieceOp"
+    }
+    if not models:
+        raise ValueError("saved_model.pb has no tokenizer")
+    alone = [x for x in map(Tokenizer, models) if x.digest == models[x.model]]
+    target = alone[0]  # the other one's digest is of both
+    return next((Tokenizer(x, target) for x in models if x != target.model), target)
 
 
 def write_records(file, name, records):

@@ -35,10 +35,10 @@ def signatures(tokenizer, transformer, options, xla=False):
         if prefix is None:
             found = _search(transformer, source, one, xla)
         else:
-            begun = tokenizer.tokenize(prefix).to_tensor()[:, :longest]
+            begun = tokenizer.target.tokenize(prefix).to_tensor()[:, :longest]
             found = decode(transformer, source, one, prefix=begun)
         return {
-            "translation": tokenizer.detokenize(found.ids[:, 0]),
+            "translation": tokenizer.target.detokenize(found.ids[:, 0]),
             "score": found.score[:, 0],
         }
 
@@ -50,13 +50,13 @@ def signatures(tokenizer, transformer, options, xla=False):
         # An empty text has one translation, the empty one.
         again = (source[:, :1] == END_ID) & (tf.range(n) > 0)
         return {
-            "translations": tf.reshape(tokenizer.detokenize(flat), [-1, n]),
+            "translations": tf.reshape(tokenizer.target.detokenize(flat), [-1, n]),
             "scores": tf.where(again, NEVER, found.rank),
         }
 
     def score(text, translation):
         source = encode_source(tokenizer, text, longest=longest)
-        target_in, target_out = encode_target(tokenizer, translation, longest=longest)
+        target_in, target_out = encode_target(tokenizer.target, translation, longest)
         rows = tf.shape(text), tf.shape(translation)
         tf.debugging.assert_equal(*rows, "give as many translations as texts")
         logits = transformer((source, target_in), training=False)
@@ -70,10 +70,13 @@ def signatures(tokenizer, transformer, options, xla=False):
     def attention(text):
         source = encode_source(tokenizer, text, longest=longest)
         found = _search(transformer, source, one, xla, attention=True)
-        tokens = ["", *tokenizer.tokens(range(1, tokenizer.vocab_size))]  # PAD_ID first
+        tokens = [
+            ["", *side.tokens(range(1, side.vocab_size))]  # PAD_ID first
+            for side in tokenizer.sides
+        ]
         return {
-            "source_tokens": tf.gather(tokens, source),
-            "target_tokens": tf.gather(tokens, found.ids[:, 0]),
+            "source_tokens": tf.gather(tokens[0], source),
+            "target_tokens": tf.gather(tokens[1], found.ids[:, 0]),
             "attention": found.attention[:, 0],  # (batch, layers, heads, T, S)
         }
 
@@ -85,7 +88,7 @@ def signatures(tokenizer, transformer, options, xla=False):
         return {"tokens": tokens, "limit": tf.fill(tf.shape(tokens), longest)}
 
     def detokenize(ids):
-        return {"text": tokenizer.detokenize(ids)}
+        return {"text": tokenizer.target.detokenize(ids)}
 
     text = tf.TensorSpec([None], tf.string, name="text")
     specs = {

@@ -20,7 +20,7 @@ _CONTROL = "[\\x00-\\x1f\\x7f-\u009f\u1680\u2028\u2029]"
 
 
 class Tokenizer:
-    """A joint vocabulary of subword tokens for both languages, by SentencePiece.
+    """A vocabulary of subword tokens, by SentencePiece: one for both languages, or two.
 
     `encode` and `decode` work on Python lists without TensorFlow; `tokenize` and
     `detokenize` give the same results in a graph. Characters outside the vocabulary are
@@ -30,7 +30,16 @@ class Tokenizer:
     Kudo and Richardson 2018.
 
     Args:
-        model: the bytes of a SentencePiece model from `Tokenizer.train`.
+        model: the bytes of a SentencePiece model from `Tokenizer.train`. If it has a
+            fourth control token, such as ">>por<<", this begins every text that is not
+            empty: it tells a model with several target languages which one to write.
+        target: the `Tokenizer` of the translations; None if it is this one.
+
+    Attributes:
+        target: the `Tokenizer` of the translations.
+        sides: this tokenizer and ``target``.
+        vocab_size: the number of tokens, those of ``target`` not counted.
+        digest: a hash of this tokenizer and ``target``.
 
     Raises:
         UserError: the bytes are not a SentencePiece model, or its special tokens are
@@ -46,8 +55,10 @@ class Tokenizer:
         'a casa é azul'
     """
 
-    def __init__(self, model):
+    def __init__(self, model, target=None):
         self.model = model
+        self.target = target if target and target.model != model else self
+        self.sides = self, self.target
         self.processor = sp = sentencepiece.SentencePieceProcessor()
         try:
             sp.LoadFromSerializedProto(model)
@@ -60,7 +71,9 @@ class Tokenizer:
                 f"0, 1, 2 and 3, not {special}: train one with `tfxformer train`"
             )
         self.vocab_size = sp.GetPieceSize()
-        self.digest = hashlib.sha256(model).hexdigest()
+        self.prefix = [*filter(sp.IsControl, range(END_ID + 1, self.vocab_size))][:1]
+        both = model if self.target is self else model + self.target.model
+        self.digest = hashlib.sha256(both).hexdigest()
 
     @classmethod
     def train(cls, lines, vocab_size, casing="keep"):
@@ -108,19 +121,27 @@ class Tokenizer:
 
     @classmethod
     def load(cls, path):
-        """Read a `Tokenizer` from a file of `save`.
+        """Read a `Tokenizer` from the file, or the two files, of `save`.
 
         Raises:
             UserError: the file does not exist or is not a SentencePiece model.
         """
+        file = _target_file(path)
+        target = cls.load(file) if file.exists() else None
         try:
-            return cls(Path(path).read_bytes())
+            return cls(Path(path).read_bytes(), target)
         except (OSError, UserError) as error:
             reason = getattr(error, "strerror", error)
             raise UserError(f"{path}: {reason}") from None
 
     def save(self, path):
-        """Write the tokenizer to a file, as a SentencePiece model."""
+        """Write the tokenizer to a file, as a SentencePiece model.
+
+        A ``target`` of its own goes beside it: ``tokenizer.target.model`` beside
+        ``tokenizer.model``.
+        """
+        if self.target is not self:
+            self.target.save(_target_file(path))
         write_file(path, self.model)
 
     def encode(self, texts, alpha=0.0):
@@ -139,8 +160,10 @@ class Tokenizer:
         sampling = {"enable_sampling": True, "nbest_size": -1, "alpha": alpha}
         sampling = sampling if alpha else {}
         if len(texts) == 1:  # no threads: starting them takes much longer
-            return [self.processor.encode(texts[0], **sampling)]
-        return self.processor.encode(texts, num_threads=1, **sampling)
+            found = [self.processor.encode(texts[0], **sampling)]
+        else:
+            found = self.processor.encode(texts, num_threads=1, **sampling)
+        return [row and self.prefix + row for row in found] if self.prefix else found
 
     def decode(self, ids):
         """Turn ids into texts.
@@ -198,7 +221,13 @@ class Tokenizer:
         ids, splits = _ops().sentencepiece_tokenize_op(
             self.resource.resource_handle, text, 0, 1.0, False, False, False
         )
-        return tf.RaggedTensor.from_row_splits(ids, splits, validate=False)
+        ids = tf.RaggedTensor.from_row_splits(ids, splits, validate=False)
+        if self.prefix:
+            some = tf.cast(ids.row_lengths() > 0, tf.int64)
+            first = tf.repeat(self.prefix, tf.reduce_sum(some))
+            first = tf.RaggedTensor.from_row_lengths(first, some, validate=False)
+            ids = tf.concat([first, ids], axis=1)
+        return ids
 
     def detokenize(self, ids):
         """Turn ids into texts, in the graph or outside it; see `decode`.
@@ -256,6 +285,11 @@ def encode_target(tokenizer, text, longest=None):
     labels = tf.pad(ids, [[0, 0], [0, 1]])
     ends = tf.one_hot(lengths, tf.shape(labels)[1], dtype=tf.int32)
     return target_in, labels + END_ID * ends
+
+
+def _target_file(path):
+    """The file beside a tokenizer's, for a target of its own."""
+    return Path(path).with_suffix(f".target{Path(path).suffix}")
 
 
 def _ops():

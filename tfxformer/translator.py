@@ -33,6 +33,10 @@ class Translator:
         xla: compile decoding with XLA. Compiling takes a few seconds for each of a few
             shapes; decoding is faster afterwards.
 
+    Attributes:
+        origin: the source, licence and languages of an imported model, a dict for the
+            metadata of exports; else None.
+
     Raises:
         UserError: the tokenizer and the model have different vocabularies.
 
@@ -55,10 +59,13 @@ class Translator:
     """
 
     def __init__(self, tokenizer, transformer, options=None, xla=False):
-        if tokenizer.vocab_size != transformer.target_vocab_size:
+        sizes = tuple(side.vocab_size for side in tokenizer.sides)
+        names = ("input_vocab_size", "target_vocab_size")
+        theirs = tuple(transformer.config[name] for name in names)
+        if sizes != theirs:
             raise UserError(
-                f"the tokenizer has {tokenizer.vocab_size} tokens, the model "
-                f"{transformer.target_vocab_size}: use the model's own tokenizer"
+                f"the tokenizer has {sizes} source and target tokens, the model "
+                f"{theirs}: use the model's own tokenizer"
             )
         if not transformer.built:
             transformer.build()
@@ -67,6 +74,7 @@ class Translator:
         self.max_length = transformer.max_length
         self.options = options or DecodingOptions()
         self.xla = xla
+        self.origin = None
         self.signatures = signatures(tokenizer, transformer, self.options, xla)
         translate = self.signatures["translate"].python_function
         texts = tf.TensorSpec([None], tf.string)
@@ -105,10 +113,12 @@ class Translator:
                 f"checkpoint {checkpoint!r}: {path} is an exported model, which has no "
                 "checkpoints: leave the checkpoint out, or give a run folder"
             )
+        metadata = read_metadata(path)
         if options is None:
-            chosen = read_metadata(path)["decoding"]["translate"]
-            options = DecodingOptions.described(chosen)
-        return cls(*read_export(path), options, xla)
+            options = DecodingOptions.described(metadata["decoding"]["translate"])
+        translator = cls(*read_export(path), options, xla)
+        translator.origin = metadata.get("origin")
+        return translator
 
     def answers(self, signature, inputs):
         """Runs one signature of the exported model's contract.
@@ -225,7 +235,7 @@ class Translator:
         translations = _as_texts(translations, first, "translation")
         if len(texts) != len(translations):
             raise ValueError(f"{len(translations)} translations for {len(texts)} texts")
-        lengths = np.maximum(self._lengths(texts), self._lengths(translations))
+        lengths = np.maximum(self._lengths(texts), self._lengths(translations, 1))
         self._warn(lengths, first, "it is not scored", "or its translation ")
         scores = np.full(len(texts), np.nan, "float32")
         short = np.flatnonzero(lengths < self.max_length)
@@ -283,7 +293,8 @@ class Translator:
                 source = encode_source(self.tokenizer, [piece], self.max_length - 1)
                 piece = ""
                 for ids in decode_steps(self.transformer, source, options):
-                    piece = self.tokenizer.detokenize(ids[:, 0])[0].numpy().decode()
+                    piece = self.tokenizer.target.detokenize(ids[:, 0])[0]
+                    piece = piece.numpy().decode()
                     # Hide a character of several tokens until it is complete.
                     yield done + piece.rstrip("\ufffd")
             done += piece
@@ -322,9 +333,10 @@ class Translator:
     def _length(self, text):
         return self._lengths([text])[0]
 
-    def _lengths(self, texts):
-        """The number of tokens in each text, without start and end: an int array."""
-        return np.array([*map(len, self.tokenizer.encode(texts))], int)
+    def _lengths(self, texts, side=0):
+        """The number of tokens in each source (side 0) or translation: an int array."""
+        encode = self.tokenizer.sides[side].encode
+        return np.array([*map(len, encode(texts))], int)
 
     def _fit(self, pieces, number=1):
         """Cuts the sentences that are too long for the model."""
@@ -352,7 +364,7 @@ class Translator:
         if len(answers) < 2:
             return sum(score for _, score in answers)
         lines, scores = zip(*answers, strict=True)
-        return np.average(scores, weights=self._lengths(lines) + 1)  # with the end
+        return np.average(scores, weights=self._lengths(lines, 1) + 1)  # with the end
 
     def _by_batches(self, signature, limit, lengths, **inputs):
         """Runs a signature on batches of rows of similar lengths, short ones first.

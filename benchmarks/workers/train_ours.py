@@ -3,6 +3,7 @@
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import keras_fit
 import worker
@@ -22,6 +23,7 @@ sizes = json.loads(Path(folder, "sizes.json").read_text())
 precision = "bfloat16" if "--bfloat16" in flags else "float32"
 config = load_config(sizes["preset"], None, [f"training.precision={precision}"])
 keras.utils.set_random_seed(0)
-transformer = build_model(config, sizes["vocab_size"], precision)
+side = SimpleNamespace(vocab_size=sizes["vocab_size"])
+transformer = build_model(config, SimpleNamespace(sides=(side, side)), precision)
 model = TrainingTransformer(transformer, config.training)
 keras_fit.serve(model, worker.read_batches(folder, batches))

@@ -9,7 +9,7 @@ from training_runs import numbers, settings, write_pairs
 from tfxformer.errors import UserError
 from tfxformer.training import data as training_data
 from tfxformer.training.data import load_data, open_data
-from tfxformer.training.run import Run
+from tfxformer.training.run import Run, build_model
 
 PAIRS = numbers(300)
 
@@ -45,6 +45,20 @@ def test_what_is_held_out_is_trained_on_nowhere(corpus, tmp_path, run):
         assert not {pair[side] for pair in data.valid} & {pair[side] for pair in found}
     for pair, rows in zip(data.valid, data.valid_rows, strict=True):
         assert tuple(data.tokenizer.encode([*pair])) == rows
+
+
+def test_each_language_may_have_its_own_vocabulary(corpus, run):
+    config = settings([corpus]).updated(tokenizer={"shared": False})
+    data = load_data(config, run)
+    source, target = data.tokenizer.sides
+    assert source.model != target.model and run.tokenizer().digest == source.digest
+    rows = data.tokens.rows(np.arange(len(data.tokens))).sides(slice(None))
+    pairs = zip(source.decode(rows[::2]), target.decode(rows[1::2]), strict=True)
+    assert {*PAIRS} == {*pairs, *data.valid}
+    model = build_model(config, data.tokenizer)
+    assert model.config["tie_embeddings"] == "target"
+    sizes = [model.config[f"{side}_vocab_size"] for side in ("input", "target")]
+    assert sizes == [source.vocab_size, target.vocab_size]
 
 
 def test_only_the_first_start_reads_the_pairs(corpus, run, monkeypatch):

@@ -26,6 +26,7 @@ def specification(tokenizer, transformer):
         (len(encoder.enc_layers), len(decoder.dec_layers)),
         config["num_heads"],
         pre_norm=config["norm"] == "pre",
+        activation=getattr(ctranslate2.specs.Activation, config["activation"].upper()),
     )
     _set_stack(spec.encoder, spec.encoder.embeddings[0], encoder)
     for to, layer in zip(spec.encoder.layer, encoder.enc_layers, strict=True):
@@ -41,13 +42,15 @@ def specification(tokenizer, transformer):
         _set_linear(projection, transformer.final_layer)
     else:
         projection.weight = _array(decoder.pos_embedding.embedding.embeddings)
-        projection.bias = np.zeros(transformer.target_vocab_size, "float32")
+        bias = transformer.output_bias
+        size = transformer.target_vocab_size
+        projection.bias = np.zeros(size, "float32") if bias is None else _array(bias)
     # As `decode`, never write padding, unknown and start tokens. This bias prevents it
     # with any options of CTranslate2, and fits into half precision.
     projection.bias[:END_ID] = -3e4
 
-    tokens = tokenizer.tokens(range(tokenizer.vocab_size))
-    spec.register_source_vocabulary(tokens)
+    source, tokens = (x.tokens(range(x.vocab_size)) for x in tokenizer.sides)
+    spec.register_source_vocabulary(source)
     spec.register_target_vocabulary(tokens)
     spec.config.unk_token = tokens[UNK_ID]
     spec.config.bos_token = spec.config.decoder_start_token = tokens[START_ID]
@@ -117,15 +120,15 @@ def prove(path, translator, texts):
     tokenizer, longest = translator.tokenizer, translator.max_length - 1
     written = translator.answers("translate", {"text": texts})["translation"]
     source = encode_source(tokenizer, texts, longest=longest)
-    target_in, target_out = encode_target(tokenizer, written, longest=longest)
+    target_in, target_out = encode_target(tokenizer.target, written, longest=longest)
     logits = translator.transformer((source, target_in), training=False)
     # The loss of each token (batch, target), among those that may be written.
     loss = keras.losses.sparse_categorical_crossentropy(
         np.maximum(target_out - END_ID, 0), logits[..., END_ID:], from_logits=True
     )
     rows = [
-        [tokenizer.tokens(row[(row == UNK_ID) | (row > END_ID)]) for row in ids.numpy()]
-        for ids in (source, target_out)
+        [side.tokens(row[(row == UNK_ID) | (row > END_ID)]) for row in ids.numpy()]
+        for side, ids in zip(tokenizer.sides, (source, target_out), strict=True)
     ]
     results = engine.score_batch(*rows, max_input_length=0)
     difference = max(

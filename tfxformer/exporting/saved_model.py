@@ -49,7 +49,8 @@ def export(
     an incomplete version, or one that it cannot serve.
 
     Args:
-        run: the path of a run folder, or of an export to write again.
+        run: the path of a run folder, or of an export to write again; or a
+            `Translator`, which has the weights, options and XLA already.
         to: the model repository.
         name: the model's name in the repository.
         checkpoint: "best" or "last".
@@ -82,7 +83,9 @@ def export(
             f"{Path(to, name)}: holds SavedModels, and TensorFlow Serving would try to "
             "load the new version as one: give another --name"
         )
-    translator = Translator.load(run, checkpoint, options, xla)
+    translator = run
+    if not isinstance(run, Translator):
+        translator = Translator.load(run, checkpoint, options, xla)
     if average is not None:
         average_checkpoints(translator.transformer, run, average)
 
@@ -95,7 +98,7 @@ def export(
             translator.tokenizer.save(part / "tokenizer.model")
             return say(prove(part, translator, PROBES))
         write(translator, part, name, precision)
-        report = verify(part, allow_xla=xla)
+        report = verify(part, allow_xla=translator.xla)
         if not report.ok:
             failed = [line for line in report.lines if line.startswith("FAIL")]
             raise UserError(f"the export would not serve: {'; '.join(failed)}")
@@ -134,7 +137,8 @@ def write(translator, path, name="pt_en", precision="float32"):
     """Writes a translator as a SavedModel, with examples of its answers beside it."""
     weights = [weight.value for weight in translator.transformer.weights]
     archive, half = keras.export.ExportArchive(), None
-    archive.track(translator.tokenizer.resource)
+    for side in dict.fromkeys(translator.tokenizer.sides):
+        archive.track(side.resource)
     if precision == "float16":
         half = HalfWeights(translator.transformer)
         archive.track(half)
@@ -179,6 +183,8 @@ def write(translator, path, name="pt_en", precision="float32"):
             "precision": precision,
         },
     }
+    if translator.origin:
+        metadata["model"]["origin"] = translator.origin
     write_records(Path(path, WARM_UP_FILE), name, warm_up(translator))
     examples = (
         (signature, inputs, translator.answers(signature, inputs))
@@ -246,10 +252,11 @@ def warm_up(translator):
     for signature, inputs in _requests(translator, rows=2):
         yield signature, inputs, {}
     # The most common shapes, since XLA compiles for each.
-    ids = translator.answers("tokenize", {"text": [f"{PROBES[1]} " * 32]})["ids"]
+    tokenizer = translator.tokenizer
+    ids = tokenizer.tokenize([f"{PROBES[1]} " * 32])
     for columns in XLA_COLUMNS[:2] if translator.xla else ():
         # With the end token, the text nearly fills the columns.
-        texts = translator.answers("detokenize", {"ids": ids[:, : columns - 3]})["text"]
+        texts = tokenizer.detokenize(ids[:, : columns - 3]).numpy()
         for rows in XLA_ROWS:
             # A server prepares the function once for each of its two names.
             yield "translate", {"text": [*texts] * rows}, {}

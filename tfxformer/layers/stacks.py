@@ -23,6 +23,7 @@ class FeedForward(Layer):
         dff: size of the hidden layer.
         dropout_rate, norm: as for `AddAndNorm`.
         activation_dropout: dropout rate of the hidden layer.
+        activation: "relu" (the paper's), or "swish".
 
     Call arguments:
         x: ``(batch, length, d_model)``.
@@ -43,12 +44,13 @@ class FeedForward(Layer):
         dropout_rate=0.1,
         norm="post",
         activation_dropout=0.0,
+        activation="relu",
         **kwargs,
     ):
         super().__init__(locals(), **kwargs)
         d_model, dff = self.settings["d_model"], self.settings["dff"]
         of = {"dtype": self.dtype_policy}
-        self.hidden_dense = Projection(dff, activation="relu", name="hidden", **of)
+        self.hidden_dense = Projection(dff, activation=activation, name="hidden", **of)
         self.dropout = keras.layers.Dropout(activation_dropout, **of)
         self.output_dense = Projection(d_model, name="output", **of)
         self.add_and_norm = AddAndNorm(dropout_rate, norm, name="add_norm", **of)
@@ -70,6 +72,7 @@ class StackLayer(Layer):
     Args:
         d_model, num_heads, dff, norm, attention_dropout, activation_dropout: as for
             `tfxformer.Transformer`.
+        activation: as for `FeedForward`.
         dropout_rate: dropout of attention weights and sublayer outputs.
     """
 
@@ -82,6 +85,7 @@ class StackLayer(Layer):
         norm="post",
         attention_dropout=None,
         activation_dropout=0.0,
+        activation="relu",
         **kwargs,
     ):
         super().__init__(locals(), **kwargs)
@@ -92,8 +96,8 @@ class StackLayer(Layer):
         of = {"dtype": self.dtype_policy}
         attention = (num_heads, key_dim, dropout_rate, norm, attention_dropout)
         self.make_attention(*attention, **of)
-        feed_forward = (d_model, dff, dropout_rate, norm, activation_dropout)
-        self.ffn = FeedForward(*feed_forward, name="ffn", **of)
+        rates = (dropout_rate, norm, activation_dropout)
+        self.ffn = FeedForward(d_model, dff, *rates, activation, name="ffn", **of)
 
 
 class Stack(Layer):
@@ -103,6 +107,7 @@ class Stack(Layer):
         num_layers: number of layers.
         d_model, num_heads, dff, dropout_rate, attention_dropout, activation_dropout: as
             for `tfxformer.Transformer`.
+        activation: as for `FeedForward`.
         norm: "post" (the paper's) or "pre", which adds one norm after the stack.
         vocab_size, max_length, learned_positions, use_positions, embedding: as for
             `PositionalEmbedding`.
@@ -122,6 +127,7 @@ class Stack(Layer):
         use_positions=True,
         attention_dropout=None,
         activation_dropout=0.0,
+        activation="relu",
         embedding=None,
         **kwargs,
     ):
@@ -133,7 +139,7 @@ class Stack(Layer):
         )
         self.dropout = keras.layers.Dropout(dropout_rate, **of)
         sizes = (d_model, num_heads, dff)
-        rates = (dropout_rate, norm, attention_dropout, activation_dropout)
+        rates = (dropout_rate, norm, attention_dropout, activation_dropout, activation)
         self.stack = [
             self.kind_of_layer(*sizes, *rates, name=f"layer_{i}", **of)
             for i in range(num_layers)

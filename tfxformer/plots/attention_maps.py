@@ -45,10 +45,12 @@ def attention_maps(translator, text):
         >>> weights.shape == (1, 2, len(queries), len(keys))
         True
     """
-    answer, ids = translator.explain(text), translator.tokenizer.processor.piece_to_id
+    answer, model = translator.explain(text), translator.transformer
     source, target = answer.source_tokens, answer.target_tokens
-    source_ids, input_ids = [ids(source)], [[START_ID, *ids(target[:-1])]]
-    inputs, model = translator.tokenizer.tokens(input_ids[0]), translator.transformer
+    tokenizer, written = translator.tokenizer.sides
+    source_ids = [tokenizer.processor.piece_to_id(source)]
+    input_ids = [[START_ID, *written.processor.piece_to_id(target[:-1])]]
+    inputs = written.tokens(input_ids[0])
     encoder = _weights(model.encoder, "self_attention", source_ids)
     past, context = look_ahead_mask(len(inputs)), model.encoder(np.array(source_ids))
     decoder = _weights(model.decoder, "causal_self_attention", input_ids, past, context)
@@ -70,8 +72,10 @@ def token_probabilities(translator, maps):
         A float array ``(target, vocabulary)``; each row sums to 1. Row t belongs to
         token t of the translation, and depends only on the tokens before it.
     """
-    ids, texts = translator.tokenizer.processor.piece_to_id, ("encoder", "decoder")
-    source, inputs = (np.array([ids(maps[kind][0])]) for kind in texts)
+    sides = zip(translator.tokenizer.sides, ("encoder", "decoder"), strict=True)
+    source, inputs = (
+        np.array([side.processor.piece_to_id(maps[kind][0])]) for side, kind in sides
+    )
     return np.asarray(ops.softmax(translator.transformer((source, inputs))[0]))
 
 

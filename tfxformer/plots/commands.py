@@ -157,7 +157,7 @@ def decoding(
     found = maps.attention_maps(translator, text)
     target, source, weights = found["cross"]
     layer, head = maps.best_head(weights)
-    chosen = translator.tokenizer.processor.piece_to_id(target)
+    chosen = translator.tokenizer.target.processor.piece_to_id(target)
     shares = maps.token_probabilities(translator, found)[range(len(target)), chosen]
     note = f"lines: attention of layer {layer + 1}, head {head + 1}; below: probability"
     sides = maps.readable(source), maps.readable(target)

@@ -85,11 +85,7 @@ class RunCallback(keras.callbacks.Callback):
         steps, rest = divmod(batch + 1, settings.accumulate)
         *sums, stop_request = np.ravel(logs["sums"]).tolist()
         if not math.isfinite(sums[0]):
-            step = self.first_step + steps + bool(rest)
-            raise UserError(
-                f"step {step:,}: the loss is not finite, and the step is not saved: "
-                "start another run with a lower training.learning_rate"
-            )
+            raise self._not_finite(self.first_step + steps + bool(rest), "loss is")
         state.seen = [a + b for a, b in zip(state.seen, sums, strict=True)]
         self.timed += sums[3]
         if rest:
@@ -109,6 +105,12 @@ class RunCallback(keras.callbacks.Callback):
         if caught:
             what = f"step {state.step:,} is saved; the same command resumes from there"
             raise stopped(caught, what)
+
+    def _not_finite(self, step, what):
+        return UserError(
+            f"step {step:,}: the {what} not finite, and the step is not saved: start "
+            "another run with a lower training.learning_rate"
+        )
 
     def _start_clock(self):
         self.started, self.timed = time.perf_counter(), 0.0
@@ -141,7 +143,7 @@ class RunCallback(keras.callbacks.Callback):
             for (source, _), target in self.sources:
                 found = self.decode(tf.constant(source)).numpy().tolist()
                 for number, text in zip(
-                    target[:, 0], self.data.tokenizer.decode(found), strict=True
+                    target[:, 0], self.data.tokenizer.target.decode(found), strict=True
                 ):
                     texts[number] = text
         if self.settings.bleu_pairs:
@@ -176,6 +178,9 @@ class RunCallback(keras.callbacks.Callback):
         state.position = self.batches.after(self.first_position, batches)
         if not self.cluster.chief:
             return
+        weights = map(keras.ops.convert_to_numpy, model.trainable_weights)
+        if not all(np.isfinite(weight).all() for weight in weights):
+            raise self._not_finite(state.step, "weights are")
         state.metrics_size = self.run.metrics_file.stat().st_size
         writers = {
             WEIGHTS: model.transformer.save_weights,

@@ -161,10 +161,20 @@ def _make_tokenizer(config, sources):
         return fine_tuning.load(config.training.init_from)[0]
     size, casing = config.tokenizer.vocab_size, config.tokenizer.casing
     log.info("learning a vocabulary of %s tokens", f"{size:,}")
-    lines = (side for pairs in sources for pair in pairs for side in pair)
-    return Tokenizer.train(lines, size, casing)
+    if config.tokenizer.shared:
+        lines = (side for pairs in sources for pair in pairs for side in pair)
+        return Tokenizer.train(lines, size, casing)
+    sides = (
+        Tokenizer.train(
+            (pair[side] for pairs in sources for pair in pairs), size, casing
+        )
+        for side in (1, 0)
+    )
+    target, source = sides
+    return Tokenizer(source.model, target)
 
 
 def _encoded(pairs, tokenizer):
-    sides = (tokenizer.encode([pair[side] for pair in pairs]) for side in (0, 1))
-    return list(zip(*sides, strict=True))
+    texts = ([pair[side] for pair in pairs] for side in (0, 1))
+    sides = zip(tokenizer.sides, texts, strict=True)
+    return list(zip(*(side.encode(texts) for side, texts in sides), strict=True))

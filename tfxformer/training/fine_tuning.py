@@ -25,7 +25,10 @@ def settings(name):
         return {section: theirs[section] for section in ("model", "tokenizer")}
     architecture = read_metadata(path)["architecture"]
     return {
-        "model": {name: architecture[name] for name in ModelConfig.model_fields},
+        # Exports of earlier versions have fewer settings.
+        "model": {
+            x: architecture[x] for x in ModelConfig.model_fields.keys() & architecture
+        },
         "tokenizer": {"vocab_size": architecture["input_vocab_size"]},
     }
 
@@ -38,11 +41,11 @@ def check(config):
     """
     name, ours = config.training.init_from, config.model.model_dump()
     try:
-        theirs = settings(name)["model"]
+        theirs = ModelConfig(**settings(name)["model"]).model_dump()
     except UserError as error:
         raise UserError(f"training.init_from: {error}") from None
     names = ["num_layers", "num_decoder_layers", "d_model", "num_heads", "dff", "norm"]
-    names += ["learned_positions", "tie_embeddings"]
+    names += ["learned_positions", "tie_embeddings", "activation", "output_bias"]
     names += ["max_length"] if theirs["learned_positions"] else []
     for setting in names:
         if theirs[setting] != ours[setting]:

@@ -78,7 +78,7 @@ class Run:
             UserError: there is no such checkpoint, or its weights are another model's.
         """
         tokenizer, file = self.tokenizer(), self.trained_weights(checkpoint)
-        model = build_model(self.config(), tokenizer.vocab_size)
+        model = build_model(self.config(), tokenizer)
         load_weights(model, file)
         return tokenizer, model
 
@@ -239,26 +239,29 @@ def _to_disk(path):
         os.close(descriptor)
 
 
-def build_model(config, vocab_size, precision="float32", model_class=None):
+def build_model(config, tokenizer, precision="float32"):
     """Builds the model that the settings describe, with initial weights.
 
     Args:
         config: a `Config`.
-        vocab_size: the size of the joint vocabulary.
+        tokenizer: a `Tokenizer`. If it has two vocabularies, embeddings are tied on the
+            target's side only.
         precision: the number format of the computation: "float32", "bfloat16" or
             "float16"; weights are float32.
-        model_class: a subclass of `Transformer`; None for `Transformer`.
 
     Returns:
         A built `Transformer`.
     """
     from tfxformer.model import Transformer
 
-    model = (model_class or Transformer)(
-        input_vocab_size=vocab_size,
-        target_vocab_size=vocab_size,
+    settings, (source, target) = config.model_dump()["model"], tokenizer.sides
+    if settings["tie_embeddings"] and not config.tokenizer.shared:
+        settings["tie_embeddings"] = "target"
+    model = Transformer(
+        input_vocab_size=source.vocab_size,
+        target_vocab_size=target.vocab_size,
         dtype=precision if precision == "float32" else f"mixed_{precision}",
-        **config.model_dump()["model"],
+        **settings,
     )
     model.build()
     return model

@@ -90,11 +90,11 @@ def train(config, out):
             data = open_data(run)
         keras.utils.set_random_seed(settings.seed)
         with cluster.strategy.scope():
-            size = data.tokenizer.vocab_size
-            transformer = build_model(config, size, settings.precision)
+            transformer = build_model(config, data.tokenizer, settings.precision)
             model = TrainingTransformer(transformer, settings)
+        size = f"{data.tokenizer.target.vocab_size:,}"
         text = "model: %s parameters, %s tokens, on %s"
-        log.info(text, f"{transformer.count_params():,}", f"{size:,}", devices)
+        log.info(text, f"{transformer.count_params():,}", size, devices)
         state = _resume(config, run, data, model, cluster)
         if state.step >= settings.steps or state.out_of_patience(settings):
             log.info("the run has already ended, in step %s", f"{state.step:,}")
@@ -105,7 +105,8 @@ def train(config, out):
 
 def _check(config, run):
     """Checks the settings and the folder before any work; makes the folder."""
-    out, begun = run.path, {"tokenizer.model", "tokens", ".lock"}
+    out, begun = run.path, {"tokenizer.model", "tokenizer.target.model"}
+    begun |= {"tokens", ".lock"}
     if not config.data.sources:
         raise UserError("data.sources is empty: give sentence pairs with --data")
     corpora.input_files([*config.data.sources, *filter(None, [config.data.valid])])

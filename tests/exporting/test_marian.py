@@ -1,0 +1,345 @@
+"""OPUS-MT models answer as in `transformers`, whose answers `marian/make.py` keeps."""
+
+import functools
+import http.server
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from tfxformer import DecodingOptions, Tokenizer, Translator
+from tfxformer.decoding import decode
+from tfxformer.errors import UserError
+from tfxformer.exporting import ctranslate2
+from tfxformer.exporting.marian import import_marian
+from tfxformer.repository import read_metadata
+from tfxformer.tokenizer import END_ID, START_ID, encode_source
+from tfxformer.training.run import Run
+
+MODELS = Path(__file__).parents[1] / "marian"
+LANGUAGES = {"shared": None, "separate": None, "two_targets": "por"}
+
+
+class Theirs:
+    """The answers of `transformers` to 50 texts, with ids in the order of ours."""
+
+    def __init__(self, name):
+        self.ours = import_marian(MODELS / name, LANGUAGES[name])
+        self.rows = json.loads((MODELS / name / "answers.json").read_text("utf-8"))
+        self.arrays = np.load(MODELS / name / "answers.npz")
+        files = "vocab.json", f"{'target_' * (name == 'separate')}vocab.json"
+        self.numbers = []
+        for file, side in zip(files, self.ours.tokenizer.sides, strict=True):
+            vocabulary = json.loads((MODELS / name / file).read_text("utf-8"))
+            ids = map(side.processor.piece_to_id, vocabulary)
+            self.numbers.append(dict(zip(vocabulary.values(), ids, strict=True)))
+
+    def texts(self, column="text"):
+        """The texts that are not empty: the exported contract answers "" with ""."""
+        return [row[column] for row in self.rows if row["text"].strip()]
+
+    def ids(self, column, side):
+        return [[self.numbers[side][i] for i in ids] for ids in self.texts(column)]
+
+
+@functools.cache
+def load(name):
+    return Theirs(name)
+
+
+@pytest.fixture(params=LANGUAGES)
+def theirs(request):
+    return load(request.param)
+
+
+def test_token_ids_are_the_same(theirs):
+    for side, tokenizer in enumerate(theirs.ours.tokenizer.sides):
+        texts = theirs.texts(("text", "english")[side])
+        expected = theirs.ids(("source", "target")[side], side)
+        assert {row.pop() for row in expected} == {END_ID}
+        assert tokenizer.encode(texts) == expected
+        assert tokenizer.tokenize(texts).to_list() == expected
+
+
+def test_an_unknown_run_of_characters_is_read_by_characters():
+    """`transformers` would read "Nã" as one unknown token."""
+    target = load("shared").ours.tokenizer.target
+    assert target.tokens(target.encode(["Não"])[0]) == ["\u2581", "N", "\u00e3", "o"]
+
+
+def test_hidden_states_and_logits_are_the_same(theirs):
+    model = theirs.ours.transformer
+    depth = model.config["d_model"]
+    for number in range(4):
+        source = np.array([theirs.ids("source", 0)[number]])
+        encoded = model.encoder(source)[0].numpy().reshape(-1, depth // 2, 2)
+        # Ours alternates the halves of theirs.
+        encoded = np.swapaxes(encoded, 1, 2).reshape(-1, depth)
+        assert_allclose(encoded, theirs.arrays[f"encoded_{number}"], atol=1e-4)
+        target = np.array([[START_ID, *theirs.ids("greedy", 1)[number][:7]]])
+        logits = model((source, target))[0].numpy()
+        order = [theirs.numbers[1][i] for i in range(len(theirs.numbers[1]))]
+        expected = theirs.arrays[f"logits_{number}"]
+        assert_allclose(logits[: len(expected), order], expected, atol=1e-4)
+
+
+def test_greedy_sentences_are_the_same(theirs):
+    found, _ = theirs.ours.translate(theirs.texts(), split_sentences=False)
+    assert found == theirs.texts("translation")
+
+
+def test_beam_sentences_are_the_same_or_score_alike(theirs):
+    ours, scores = theirs.ours, theirs.texts("beam_score")
+    source = encode_source(ours.tokenizer, theirs.texts())
+    expected = theirs.ids("beam", 1)
+    for row, ids, score in zip(source, expected, scores, strict=True):
+        target = np.array([[START_ID, *ids[:-1]]])
+        logits = ours.transformer((row[None], target))[0].numpy()
+        rest = logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True)
+        assert np.mean(rest[range(len(ids)), ids]) == pytest.approx(score, abs=1e-4)
+    # Ours keeps a place for the greedy hypothesis: their beam of 4 is less than our 5.
+    for beam, least in ((4, -0.02), (5, 0.0)):
+        found = decode(ours.transformer, source, DecodingOptions(beam_size=beam))
+        assert np.mean(found.score[:, 0] - scores) > least
+        own = [np.trim_zeros(ids[0]).tolist() for ids in found.ids.numpy()]
+        assert sum(map(list.__eq__, own, expected)) > len(expected) / 2
+
+
+def test_no_text_has_a_token_and_every_part_of_one_begins_with_the_language():
+    translator = load("two_targets").ours
+    assert translator(["", " "]) == ["", " "]
+    (first,) = translator.tokenizer.prefix
+    assert translator.tokenizer.tokens([first]) == [">>por<<"]
+    counted = translator.answers("count", {"text": ["", "Ana"]})["tokens"].tolist()
+    assert counted == [0, len(translator.tokenizer.encode(["Ana"])[0])]
+
+
+def test_weights_of_pytorch_are_read(tmp_path):
+    torch = pytest.importorskip("torch")
+    from safetensors.torch import load_file
+
+    folder = shutil.copytree(MODELS / "shared", tmp_path / "shared")
+    file = folder / "model.safetensors"
+    torch.save(load_file(file), folder / "pytorch_model.bin")
+    file.unlink()
+    texts = load("shared").texts()
+    assert import_marian(folder)(texts) == load("shared").ours(texts)
+
+
+def test_ctranslate2_scores_like_the_import(theirs, tmp_path):
+    ours = theirs.ours
+    spec = ctranslate2.specification(ours.tokenizer, ours.transformer)
+    spec.save(str(tmp_path))
+    texts = theirs.texts()[:20]
+    assert "20 translations like" in ctranslate2.prove(tmp_path, ours, texts)
+
+
+# --- The command ---
+
+
+@pytest.mark.slow
+def test_an_import_serves_and_is_exported_and_trained_again(command, tmp_path):
+    folder, out = MODELS / "two_targets", tmp_path / "export"
+    options = ["--target-language", "por", "--beam", 4, "--precision", "float16"]
+    printed, said, code = command("import", folder, "--to", out, *options)
+    assert (printed, code) == (f"{out}/two_targets/1\n", 0), said
+    assert "SERVES" in said and "has beam 4 and length penalty 1;" in said
+    model = out / "two_targets" / "1"
+    metadata = read_metadata(model)
+    assert metadata["decoding"]["translate"] == {"method": "beam", "beam_size": 4}
+    expected = {"source": "two_targets", "license": "cc-by-4.0"}
+    expected |= {"languages": ["pt", "en"], "target_languages": ["fra", "por"]}
+    assert metadata["origin"] == expected | {"target_language": "por"}
+    opened = Translator.load(model)
+    assert opened.tokenizer.digest == load("two_targets").ours.tokenizer.digest
+    texts = load("two_targets").texts()[:10]
+    printed, said, code = command("translate", "--model", model, *texts)
+    assert (printed.splitlines(), code) == (opened(texts), 0), said
+
+    ct2 = ["--format", "ctranslate2", "--to", tmp_path, "--name", "ct2"]
+    printed, said, code = command("export", "--run", model, *ct2)
+    assert code == 0, said
+    files = {"tokenizer.model", "tokenizer.target.model"}
+    assert files <= {path.name for path in (tmp_path / "ct2" / "1").iterdir()}
+
+    pairs, run = tmp_path / "pairs.tsv", Run(tmp_path / "run")
+    lines = [f"O gato tem {n} anos.\tThe cat is {n} years old.\n" for n in range(60)]
+    pairs.write_text("".join(lines), "utf-8")
+    train = ["train", "--from", model, "--data", pairs, "--out", run.path]
+    printed, said, code = command(*train, "--steps", 2)
+    assert code == 0, said
+    tokenizer, transformer = run.load()
+    assert tokenizer.digest == opened.tokenizer.digest
+    assert transformer.config == opened.transformer.config
+
+
+@pytest.mark.slow
+def test_a_model_is_downloaded_without_needless_files(tmp_path):
+    """A server on this machine stands in for the hub."""
+    asked, name = [], "Helsinki-NLP/opus-mt-pt-en"
+
+    class Hub(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            asked.append(self.path)
+            file = MODELS / "shared" / self.path.rpartition("/")[2]
+            names = [x.name for x in (MODELS / "shared").iterdir()]
+            names.append("pytorch_model.bin")
+            found = {"id": name, "sha": "0" * 40, "private": False}
+            found["siblings"] = [{"rfilename": x} for x in names]
+            tree = [{"type": "file", "path": x, "size": 1, "oid": x} for x in names]
+            body = json.dumps(tree if "/tree/" in self.path else found).encode()
+            body = file.read_bytes() if "/resolve/" in self.path else body
+            self.send_response(200)
+            for key, value in (
+                ("Content-Length", len(body)),
+                ("ETag", f'"{file.name}"'),
+                ("X-Repo-Commit", "0" * 40),
+            ):
+                self.send_header(key, str(value))
+            self.end_headers()
+            if self.command == "GET":
+                self.wfile.write(body)
+
+        do_HEAD = do_GET
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hub)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    env = os.environ | {"HF_HOME": str(tmp_path / "hub"), "HF_HUB_DISABLE_XET": "1"}
+    env["HF_ENDPOINT"] = f"http://127.0.0.1:{server.server_port}"
+    run = [sys.executable, "-m", "tfxformer.cli", "import", "--from-hub", name]
+    run += ["--to", str(tmp_path)]
+    done = subprocess.run(run, env=env, capture_output=True, text=True)
+    server.shutdown()
+    assert done.stdout == f"{tmp_path}/opus-mt-pt-en/1\n", done.stderr
+    assert read_metadata(done.stdout.strip())["origin"]["source"] == name
+    assert any(path.endswith("model.safetensors") for path in asked)
+    assert not any("pytorch_model.bin" in path for path in asked)
+
+
+def changed(name, change):
+    """A change of a JSON file in a folder."""
+
+    def apply(folder):
+        content = json.loads((folder / name).read_text("utf-8"))
+        change(content)
+        (folder / name).write_text(json.dumps(content), "utf-8")
+
+    return apply
+
+
+def setting(**values):
+    return changed("config.json", lambda config: config.update(values))
+
+
+def cut(folder):
+    file = folder / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:9000])
+
+
+def without(name):
+    return lambda folder: (folder / name).unlink()
+
+
+def copied(source, target):
+    return lambda folder: shutil.copy(MODELS / source, folder / target)
+
+
+def greek(folder):
+    model = Tokenizer.train(["γειά σου κόσμε"] * 50, 300).model
+    (folder / "source.spm").write_bytes(model)
+
+
+BAD = {
+    "no config": (without("config.json"), r"config.json: No such file"),
+    "no vocabulary": (without("vocab.json"), r"vocab.json: No such file"),
+    "no tokens": (without("source.spm"), r"source.spm: No such file"),
+    "no weights": (without("model.safetensors"), r"it must have model.safetensors or"),
+    "cut weights": (cut, r"model.safetensors: damaged: "),
+    "other weights": (
+        copied("separate/model.safetensors", "model.safetensors"),
+        r"model.safetensors: cut off, or another model's .*: \[220\] embeddings of 384",
+    ),
+    "fewer layers": (setting(decoder_layers=1), r"it also has model.decoder.layers.1."),
+    "more layers": (setting(encoder_layers=3), r"'model.encoder.layers.2.self_attn"),
+    "another size": (setting(encoder_ffn_dim=9), r"decoder_ffn_dim is 32: only 9 is"),
+    "another model": (
+        setting(model_type="bart"),
+        r"model_type is 'bart': only 'marian'",
+    ),
+    "pre-norm": (setting(normalize_before=True), r"normalize_before is True: only"),
+    "no scaling": (setting(scale_embedding=False), r"scale_embedding is False: only"),
+    "gelu": (
+        setting(activation_function="gelu"),
+        r"activation_function is 'gelu': only",
+    ),
+    "unknown": (
+        setting(use_rotary=True),
+        r"use_rotary is True: unknown; if it does not",
+    ),
+    "not a number": (
+        changed("config.json", lambda config: config.pop("d_model")),
+        r"config.json: 'd_model' is missing",
+    ),
+    "not JSON": (copied("shared/source.spm", "config.json"), r"config.json: damaged: "),
+    "ids with a gap": (
+        changed("vocab.json", lambda tokens: tokens.pop(".")),
+        r"vocab.json: its 383 ids are not 0, 1, 2",
+    ),
+    "not SentencePiece": (
+        copied("shared/vocab.json", "source.spm"),
+        r"source.spm: not a SentencePiece model",
+    ),
+    "another vocabulary": (
+        changed(
+            "vocab.json",
+            lambda tokens: [tokens.update({f"{x}?": tokens.pop(x)}) for x in [*tokens]],
+        ),
+        r"vocab.json: '</s>' is missing",
+    ),
+    "another language's tokens": (
+        greek,
+        r"source.spm: another model's: \d+ of its \d+ tokens are not in vocab.json",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_folder_is_one_line(name, tmp_path):
+    change, message = BAD[name]
+    folder = shutil.copytree(MODELS / "shared", tmp_path / "shared")
+    change(folder)
+    with pytest.raises(UserError, match=message) as caught:
+        import_marian(folder)
+    assert str(caught.value).startswith(str(folder)) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ([], "give a model's folder, or its name with --from-hub"),
+        (
+            [MODELS / "shared", "--from-hub", "x/y"],
+            "give a model's folder, or its name",
+        ),
+        ([MODELS / "two_targets"], "choose --target-language from fra, por"),
+        (
+            [MODELS / "two_targets", "--target-language", "deu"],
+            "choose --target-language from fra, por",
+        ),
+        (
+            [MODELS / "shared", "--target-language", "deu"],
+            "choose --target-language from none: the model writes one language",
+        ),
+    ],
+)
+def test_the_command_refuses_in_one_line(command, args, message, tmp_path):
+    printed, said, code = command("import", *args, "--to", tmp_path / "export")
+    assert (printed, code) == ("", 1) and message in said.splitlines()[-1]
+    assert not (tmp_path / "export").exists()
