@@ -185,12 +185,12 @@ def write(translator, path, name="pt_en", precision="float32"):
     }
     if translator.origin:
         metadata["model"]["origin"] = translator.origin
-    write_records(Path(path, WARM_UP_FILE), name, warm_up(translator))
-    examples = (
-        (signature, inputs, translator.answers(signature, inputs))
-        for rows in (None, 0)  # all rows, and an empty batch
-        for signature, inputs in _requests(translator, rows)
-    )
+    examples = [*_examples(translator)]
+    requests = warm_up(translator, examples)
+    write_records(Path(path, WARM_UP_FILE), name, requests)
+    for signature, inputs, _ in examples[:]:  # and an empty batch of each
+        none = _rows(inputs, 0)
+        examples.append((signature, none, translator.answers(signature, none)))
     write_records(Path(path, EXAMPLES_FILE), name, examples)
     Path(path, METADATA_FILE).write_text(f"{json.dumps(metadata, indent=2)}\n", "utf-8")
 
@@ -247,10 +247,10 @@ class HalfWeights(tf.saved_model.experimental.TrackableResource):
         return with_wide_matrices
 
 
-def warm_up(translator):
+def warm_up(translator, examples):
     """Yields the requests that a server runs on loading, for `write_records`."""
-    for signature, inputs in _requests(translator, rows=2):
-        yield signature, inputs, {}
+    for signature, inputs, _ in examples:
+        yield signature, _rows(inputs, 2), {}
     # The most common shapes, since XLA compiles for each.
     tokenizer = translator.tokenizer
     ids = tokenizer.tokenize([f"{PROBES[1]} " * 32])
@@ -263,15 +263,25 @@ def warm_up(translator):
             yield "serving_default", {"text": [*texts] * rows}, {}
 
 
-def _requests(translator, rows):
-    """Yields the signatures and their inputs, cut to some rows."""
+def _examples(translator):
+    """Yields each signature with inputs, the longest text among them, and answers."""
     text = tf.constant([*PROBES, "palavra " * translator.max_length]).numpy()
-    answer = translator.answers("translate", {"text": text})
-    inputs = {
-        "score": {"text": text, "translation": answer["translation"]},
-        "detokenize": translator.answers("tokenize", {"text": text}),
-        "attention": {"text": text[:3]},  # its answers are large
+    text, short = {"text": text}, {"text": text[:3]}
+    answers = {
+        name: translator.answers(name, text) for name in ("translate", "tokenize")
     }
-    for signature in translator.signatures:
-        given = inputs.get(signature, {"text": text})
-        yield signature, {name: array[:rows] for name, array in given.items()}
+    inputs = {
+        "serving_default": short,  # the same function as translate
+        "translate_nbest": short,  # the longest text would take long
+        "attention": short,  # the longest text's answer would be large
+        "score": text | {"translation": answers["translate"]["translation"]},
+        "detokenize": answers["tokenize"],
+    }
+    for name in translator.signatures:
+        given = inputs.get(name, text)
+        yield name, given, answers.get(name) or translator.answers(name, given)
+
+
+def _rows(inputs, count):
+    """The first rows of a signature's inputs."""
+    return {name: array[:count] for name, array in inputs.items()}
