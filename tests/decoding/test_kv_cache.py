@@ -1,7 +1,6 @@
 """Loops and growing buffers, with a search that only counts."""
 
 import numpy as np
-import pytest
 import tensorflow as tf
 from keras import ops
 from numpy.testing import assert_array_equal
@@ -43,19 +42,6 @@ in_a_graph = tf.function(
     input_signature=[tf.TensorSpec([None], tf.int32)],
     autograph=False,
 )
-
-
-@pytest.mark.parametrize("limits", [[], [0], [0, 0], [3], [5, 0, 2, 2, 1, 4, 0, 5]])
-def test_each_sentence_ends_for_itself(limits):
-    limits, most = np.array(limits, "int32"), max(limits, default=0)
-    growing = GrowingBuffers(np.int32(most))
-    for (ids, count), width in (
-        (in_a_graph(limits), most),
-        (count_up_to(growing, limits), most),
-        (count_up_to(FixedBuffers(7), limits), 7),
-    ):
-        assert_array_equal(ids, expected(limits, width))
-        assert_array_equal(count[:, 0], limits)
 
 
 def test_sentences_that_have_ended_leave_the_batch():

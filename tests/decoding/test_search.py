@@ -16,7 +16,7 @@ from decoding_oracle import (
 )
 from numpy.testing import assert_allclose, assert_array_equal
 
-from tfxformer.decoding import DecodingOptions, decode, decode_steps, length_limit
+from tfxformer.decoding import DecodingOptions, decode, decode_steps
 from tfxformer.tokenizer import END_ID
 
 # Only the end token; short ones; some end at once, some are cut off late.
@@ -142,17 +142,6 @@ def test_steps_that_are_watched_write_the_same(method):
     for answers, final in zip(steps[-1], expected, strict=True):
         width = final.shape[-1]
         assert {*map(written, answers[:, :width])} == {*map(written, final)}
-
-
-@pytest.mark.parametrize(
-    ("max_length", "most", "expected"),
-    [(None, 64, [18, 0]), (9, 64, [9, 0]), (None, 12, [12, 0])],
-)
-def test_length_limit(max_length, most, expected):
-    options = DecodingOptions(max_length=max_length)
-    assert_array_equal(
-        length_limit(pad([[4, 4, 4, 3], [3]], 9), options, most), expected
-    )
 
 
 @methods
