@@ -32,24 +32,17 @@ def refusal(load, *arguments, **options):
 
 
 @pytest.mark.parametrize(
-    ("name", "sizes", "dropout", "steps", "tokens"),
+    ("name", "sizes", "dropout"),
     [
-        ("tiny", (2, 128, 512, 8), 0.1, 800, 2048),
-        # The TensorFlow tutorial's; the paper's Table 3.
-        ("tutorial", (4, 128, 512, 8), 0.1, 20_000, 4096),
-        ("base", (6, 512, 2048, 8), 0.1, 100_000, 25_000),
-        ("big", (6, 1024, 4096, 16), 0.3, 300_000, 25_000),
+        ("tutorial", (4, 128, 512, 8), 0.1),  # the TensorFlow tutorial's
+        ("base", (6, 512, 2048, 8), 0.1),  # the paper's, Table 3
+        ("big", (6, 1024, 4096, 16), 0.3),
     ],
 )
-def test_presets_have_their_documented_sizes(name, sizes, dropout, steps, tokens):
-    config = load_config(name)
-    model, training = config.model, config.training
+def test_presets_have_the_sizes_of_their_sources(name, sizes, dropout):
+    model = load_config(name).model
     assert (model.num_layers, model.d_model, model.dff, model.num_heads) == sizes
     assert model.dropout_rate == dropout
-    assert model.norm == ("pre" if name == "tiny" else "post")
-    assert (training.steps, training.tokens_per_batch) == (steps, tokens)
-    assert training.warmup_steps == (300 if name == "tiny" else 4000)
-    assert training.label_smoothing == 0.1
 
 
 def test_the_default_is_the_tutorial_and_loads_share_nothing():
@@ -98,16 +91,13 @@ def test_what_is_saved_loads_equal(tmp_path, name):
     [
         ("model.dff=1024", 1024),
         (" model.dff = 1024 ", 1024),
-        ("training.steps=1_000", 1000),
         ("model.dropout_rate=0", 0.0),
         ("training.label_smoothing=1e-3", 0.001),
         ("training.clip_norm=null", None),
-        ("training.xla=true", True),
         ("data.sources=phrasebook", ["phrasebook"]),
         ("data.sources=[a.tsv, 'b,c']", ["a.tsv", "b,c"]),
         ("data.columns=2,1", [2, 1]),
         ("data.valid=a=b.tsv", "a=b.tsv"),
-        ("data.valid='1'", "1"),
     ],
 )
 def test_overrides_are_read_as_yaml(override, value):
@@ -163,20 +153,14 @@ def test_an_override_that_is_none(override):
     [
         # Of the wrong type.
         ("model.num_layers", "2.5", "valid integer"),
-        ("training.steps", "many", "valid integer"),
-        ("model.dropout_rate", "much", "valid number"),
         ("model.dropout_rate", ".nan", "finite number"),
-        ("training.clip_norm", ".inf", "finite number"),
         ("data.weights", "[a]", "valid number"),
         ("model.learned_positions", "3", "valid boolean"),
         ("data.sources", "[1]", "valid string"),
-        ("data.sources", "null", "valid list"),
-        ("data.valid", "3", "valid string"),
         # Impossible.
         ("model.num_layers", "0", "greater than or equal to 1"),
         ("model.num_heads", "12", "must divide model.d_model, 128"),
         ("model.dropout_rate", "1", "less than 1"),
-        ("model.dropout_rate", "-0.1", "greater than or equal to 0"),
         ("model.norm", "before", "'post' or 'pre'"),
         ("model.max_length", "3", "greater than or equal to 4"),
         ("tokenizer.vocab_size", "299", "greater than or equal to 300"),
@@ -215,24 +199,12 @@ def test_what_does_not_go_together_may_come_from_several_places(read):
     [
         ("model: {dff: 64", "config.yaml: not YAML: while parsing"),
         ("model:\n  dff: 64\n\tnorm: pre\n", "line 3, column 1"),
-        ("model:\n  dff: !!python/name:os.system 1", "line 2, column 8"),
         (b"model: {norm: \xff}", "config.yaml: not YAML: 'utf-8' codec"),
-        (
-            "training: {seed: 2020-01-01T99:00:00}",
-            "config.yaml: not YAML: hour must be",
-        ),
         ("text", "config.yaml: must hold sections such as 'model:', not 'text'"),
         ("model:", "config.yaml: model = None: must be a valid dictionary"),
-        ("model: [dff]", "config.yaml: model = ['dff']: must be a valid dictionary"),
         ("model: {norm: '" + "word " * 100 + "'}", "model.norm = 'word word"),
         ("model: {3: 1}", "config.yaml: model.3 = 3: must be strings"),
     ],
 )
 def test_a_file_that_is_no_settings(read, text, expected):
     assert expected in refusal(read, text)
-
-
-def test_files_that_cannot_be_read(tmp_path):
-    missing = tmp_path / "none.yaml"
-    assert f"{missing}: No such file" in refusal(load_config, file=missing)
-    assert f"{tmp_path}: Is a directory" in refusal(load_config, file=tmp_path)
