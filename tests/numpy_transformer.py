@@ -109,34 +109,22 @@ def residual(x, sublayer, norm_weights, norm):
     return x + sublayer(layer_norm(x, **norm_weights))
 
 
-def encoder_layer(x, weights, num_heads, mask=None, norm="post"):
-    """Self-attention, then the feed-forward network."""
-
-    def self_attention(y):
-        return multi_head_attention(y, y, weights["attention"], num_heads, mask)[0]
-
-    def network(y):
-        return feed_forward(y, **weights["feed_forward"])
-
-    x = residual(x, self_attention, weights["attention_norm"], norm)
-    return residual(x, network, weights["feed_forward_norm"], norm)
-
-
-def decoder_layer(x, context, weights, num_heads, self_mask, cross_mask, norm="post"):
+def layer(x, weights, num_heads, mask, norm, context=None, context_mask=None):
     """Self-attention, attention to the encoder's output, the feed-forward network.
 
-    Returns (batch, target, d_model), and the cross-attention's weights.
+    Without `context`, this is an encoder layer. Returns (batch, length, d_model), and
+    the cross-attention's weights or None.
     """
     cross_weights = None
 
     def self_attention(y):
         own = weights["self_attention"]
-        return multi_head_attention(y, y, own, num_heads, self_mask)[0]
+        return multi_head_attention(y, y, own, num_heads, mask)[0]
 
     def cross_attention(y):
         nonlocal cross_weights  # (batch, heads, target, source)
         output, cross_weights = multi_head_attention(
-            y, context, weights["cross_attention"], num_heads, cross_mask
+            y, context, weights["cross_attention"], num_heads, context_mask
         )
         return output
 
@@ -144,22 +132,27 @@ def decoder_layer(x, context, weights, num_heads, self_mask, cross_mask, norm="p
         return feed_forward(y, **weights["feed_forward"])
 
     x = residual(x, self_attention, weights["self_attention_norm"], norm)
-    x = residual(x, cross_attention, weights["cross_attention_norm"], norm)
+    if context is not None:
+        x = residual(x, cross_attention, weights["cross_attention_norm"], norm)
     return residual(x, network, weights["feed_forward_norm"], norm), cross_weights
 
 
-def final_norm(x, weights, norm):
-    """Normalises the output of a pre-norm stack, where the layers do not."""
-    return layer_norm(x, **weights["final_norm"]) if norm == "pre" else x
+def stack(ids, weights, num_heads, mask, norm, *context):
+    """Ids to hidden states, and the cross-attention's weights of each layer."""
+    x = embed(ids, weights)  # (batch, length, d_model)
+    cross_weights = []
+    for each in weights["layers"]:
+        x, cross = layer(x, each, num_heads, mask, norm, *context)
+        cross_weights.append(cross)  # (batch, heads, target, source)
+    if norm == "pre":  # its layers do not normalise their output
+        x = layer_norm(x, **weights["final_norm"])
+    return x, cross_weights
 
 
 def encoder(ids, weights, num_heads, mask=None, norm="post"):
     """Source ids to hidden states; by default the mask is `ids != 0`."""
     mask = key_mask(np.asarray(ids) != PADDING if mask is None else mask)
-    x = embed(ids, weights)  # (batch, source, d_model)
-    for layer in weights["layers"]:
-        x = encoder_layer(x, layer, num_heads, mask, norm)
-    return final_norm(x, weights, norm)
+    return stack(ids, weights, num_heads, mask, norm)[0]
 
 
 def decoder(ids, context, weights, num_heads, mask, context_mask, norm="post"):
@@ -167,16 +160,10 @@ def decoder(ids, context, weights, num_heads, mask, context_mask, norm="post"):
 
     `mask` (batch, target) is `ids != 0` by default. The causal mask is always applied.
     """
-    mask = np.asarray(ids) != PADDING if mask is None else mask
-    self_mask = key_mask(mask) & causal_mask(np.shape(ids)[1])
-    x = embed(ids, weights)  # (batch, target, d_model)
-    cross_weights = []
-    for layer in weights["layers"]:
-        x, cross = decoder_layer(
-            x, context, layer, num_heads, self_mask, key_mask(context_mask), norm
-        )
-        cross_weights.append(cross)  # (batch, heads, target, source)
-    return final_norm(x, weights, norm), cross_weights
+    mask = key_mask(np.asarray(ids) != PADDING if mask is None else mask)
+    mask = mask & causal_mask(np.shape(ids)[1])
+    context_mask = key_mask(context_mask)
+    return stack(ids, weights, num_heads, mask, norm, context, context_mask)
 
 
 def output(x, weights):
@@ -225,13 +212,3 @@ def cross_entropy(logits, labels, smoothing=0.0):
 def accuracy(logits, labels):
     """The share of tokens whose most probable prediction is the label."""
     return mean_over_tokens(np.argmax(logits, axis=-1) == np.asarray(labels), labels)
-
-
-def learning_rate(step, d_model, warmup):
-    """d_model^-0.5 * min(step^-0.5, step * warmup^-1.5) (5.3, equation 3).
-
-    Steps count from 1; step 0 gives 0, the limit of the formula.
-    """
-    step = np.asarray(step, np.float64)
-    with np.errstate(divide="ignore"):  # 0^-0.5 is infinite, and never the minimum
-        return d_model**-0.5 * np.minimum(step**-0.5, step * float(warmup) ** -1.5)

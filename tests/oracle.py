@@ -3,7 +3,6 @@
 import numpy as np
 
 from tfxformer import Transformer
-from tfxformer.tokenizer import END_ID
 
 TINY = {"num_layers": 2, "d_model": 16, "num_heads": 4, "dff": 32}
 SOURCE_VOCAB, TARGET_VOCAB = 23, 19
@@ -34,15 +33,6 @@ def randomise(layer, seed=0):
     return layer
 
 
-def random_ids(rng, lengths, vocab_size, width=None):
-    """Padded rows of token ids, with the given lengths and an end token."""
-    ids = np.zeros((len(lengths), width or max(lengths)), np.int32)
-    for row, length in zip(ids, lengths, strict=True):
-        row[:length] = rng.integers(END_ID + 1, vocab_size, length)
-        row[length - 1] = END_ID
-    return ids
-
-
 def read(layer, **names):
     """A layer's weights as arrays, under the names in `numpy_transformer`."""
     return {name: np.asarray(getattr(layer, x)) for name, x in names.items()}
@@ -68,12 +58,12 @@ def layer_weights(layer):
         | read(second, w2="kernel", b2="bias"),
         "feed_forward_norm": norm_weights(layer.ffn.add_and_norm.layernorm),
     }
-    parts = {"attention": "self_attention"}
     if hasattr(layer, "cross_attention"):
-        parts = {"self_attention": "causal_self_attention"}
-        parts |= {"cross_attention": "cross_attention"}
-    for name, attribute in parts.items():
-        part = getattr(layer, attribute)
+        parts = {"self_attention": layer.causal_self_attention}
+        parts |= {"cross_attention": layer.cross_attention}
+    else:
+        parts = {"self_attention": layer.self_attention}
+    for name, part in parts.items():
         weights[name] = attention_weights(part.mha)
         weights[f"{name}_norm"] = norm_weights(part.add_and_norm.layernorm)
     return weights
