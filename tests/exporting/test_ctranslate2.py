@@ -142,20 +142,6 @@ def test_what_cannot_be_is_refused(run_folder, exported, translator):
         specification(translator.tokenizer, model)
 
 
-@pytest.mark.parametrize(
-    ("args", "said"),
-    [
-        (["--beam", "4"], "--beam: not for --format ctranslate2"),
-        (["--precision", "float16"], "--precision: not for --format ctranslate2"),
-    ],
-)
-def test_the_command_refuses_in_one_line(command, tmp_path, args, said):
-    args = ["--format", "ctranslate2", *args]
-    out, err, code = command("export", "--run", "none", "--to", tmp_path, *args)
-    assert (out, code, err.count("\n")) == ("", 1, 1) and said in err
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_missing_package_is_named(command, monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
     args = "--run", "none", "--to", tmp_path, "--format", "ctranslate2"

@@ -105,13 +105,3 @@ def test_a_port_that_is_taken(toys, option):
         message = rf"--{option[:4]}-port {port}: 127.0.0.1:{port}: Address already"
         with pytest.raises(UserError, match=message), serving(toys, **{option: port}):
             pass
-
-
-def test_the_command_refuses_wrong_input_in_one_line(command):
-    for arguments, message in (
-        (["nope"], "nope: no such folder"),
-        (["--config", "nope"], "nope: No such file or directory"),
-        (["x", "--config", "y"], "give a repository or --config, not both"),
-    ):
-        out, err, code = command("serve", *arguments)
-        assert (out, code) == ("", 1) and err.count("\n") == 1 and message in err

@@ -6,18 +6,9 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from tfxformer.config import ModelConfig
-from tfxformer.errors import UserError
 from tfxformer.repository import read_export, read_metadata, shipped_model
 from tfxformer.training import fine_tuning, trainer
 from tfxformer.training.run import Run
-
-
-@pytest.fixture
-def pairs(tmp_path):
-    file = tmp_path / "pairs.tsv"
-    rows = [f"O gato tem {n} anos.\tThe cat is {n} years old.\n" for n in range(60)]
-    file.write_text("".join(rows), "utf-8")
-    return file
 
 
 @pytest.fixture
@@ -53,9 +44,9 @@ def assert_begun_with(export, first_weights, run):
         assert value == architecture[name]
 
 
-def test_an_export_s_path(command, first_weights, exported, pairs, tmp_path, eager):
+def test_an_export_s_path(command, first_weights, exported, corpus, tmp_path, eager):
     run = Run(tmp_path / "run")
-    train = ["train", "--data", pairs, "--from", exported.parent, "--out", run.path]
+    train = ["train", "--data", corpus, "--from", exported.parent, "--out", run.path]
     train += ["--set", "training.warmup_steps=1"]
     out, err, code = command(*train, "--steps", 1)
     assert (out, code) == (f"{run.path}\n", 0), err
@@ -65,19 +56,14 @@ def test_an_export_s_path(command, first_weights, exported, pairs, tmp_path, eag
 
 
 def test_the_model_that_comes_with_the_package(
-    command, no_steps, first_weights, pairs, tmp_path, monkeypatch
+    command, no_steps, first_weights, corpus, tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
-    train = ["train", "--data", pairs, "--from", "pt_en", "--out", "run", "--steps", 1]
+    train = ["train", "--data", corpus, "--from", "pt_en", "--out", "run", "--steps", 1]
     _, err, code = command(*train)
     assert code == 0, err
     assert "model.dropout_rate is 0, as in pt_en; to change it: --set model.dr" in err
     assert_begun_with(shipped_model(), first_weights, Run(tmp_path / "run"))
-    # A file of pairs has no test split, so the hint says TEST.tsv.
-    assert err.endswith(
-        "next: tfxformer evaluate --run run --data TEST.tsv\n"
-        "      tfxformer export --run run\n"
-    )
 
 
 def test_its_dropout_can_be_changed(command, monkeypatch):
@@ -100,15 +86,10 @@ def test_a_path_of_that_name_comes_first(run_folder, tmp_path, monkeypatch):
     assert tokenizer.vocab_size == model.target_vocab_size < 8000
 
 
-def test_a_model_that_is_built_otherwise_is_refused(command, exported, pairs, tmp_path):
-    train = ["train", "--data", pairs, "--from", exported, "--out", tmp_path / "run"]
+def test_a_model_that_is_built_otherwise_is_refused(
+    command, exported, corpus, tmp_path
+):
+    train = ["train", "--data", corpus, "--from", exported, "--out", tmp_path / "run"]
     _, err, code = command(*train, "--set", "model.dff=64")
     assert code == 1 and "its model.dff is 128, not 64" in err
     assert not (tmp_path / "run").exists()
-
-
-def test_what_is_neither_a_run_nor_an_export(tmp_path):
-    with pytest.raises(UserError, match="there is no such run folder"):
-        fine_tuning.settings(tmp_path / "none")
-    with pytest.raises(UserError, match="not a run folder"):
-        fine_tuning.settings(tmp_path)
