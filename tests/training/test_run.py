@@ -89,14 +89,3 @@ def test_a_full_disk_leaves_what_was_there(at, run, monkeypatch):
     # The next start publishes the weights that a kill left unpublished.
     run.publish(newest)
     assert run.weights_file("last").read_text() == f"weights {newest.step}"
-
-
-def test_what_was_killed_half_way_is_no_checkpoint(run):
-    save(run, 5)
-    shutil.copytree(
-        run.checkpoints_folder / "step-00000005",
-        run.checkpoints_folder / ".part-step-00000010",
-    )
-    assert [found.step for found in run.checkpoints()] == [5]
-    save(run, 6)
-    assert names(run) == ["step-00000005", "step-00000006"]
