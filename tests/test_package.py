@@ -75,7 +75,6 @@ def loaded_by(module):
         ("tfxformer.console", {"rich"}),
         ("tfxformer.corpora", set()),
         ("tfxformer.tokenizer", {"sentencepiece"}),
-        ("tfxformer.exporting.verify", {"numpy"}),
         ("tfxformer.cli", {"typer", "rich", "yaml", "numpy", "sentencepiece"}),
     ],
 )

@@ -5,7 +5,6 @@ import subprocess
 import sys
 
 import keras
-import numpy as np
 import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
@@ -199,35 +198,18 @@ def test_wrong_and_damaged_examples(exported, tmp_path):
             outputs["ids"] = outputs["ids"][:, 1:]
         elif signature == "score":
             outputs["more"] = outputs["score"]
+        elif signature == "attention":
+            outputs["attention"] = outputs["attention"] + 0.0002
         records.append((signature, inputs, outputs))
     write_records(file, "model", records)
     failed = failures(inspect(copy))
-    assert failed.keys() == {"run translate", "run tokenize", "run score"}
+    changed = "attention", "score", "tokenize", "translate"
+    assert [*failed] == [f"run {signature}" for signature in changed]
     assert "example 1, output translation" in failed["run translate"]
     assert r"[2]: b'' (ACTUAL), b'\xff' (DESIRED)" in failed["run translate"]
     assert "shapes" in failed["run tokenize"] and "more" in failed["run score"]
     file.write_bytes(b"nonsense" * 9)
     assert "examples.tfrecord: damaged" in failures(inspect(copy))["load"]
-
-
-@pytest.mark.parametrize(
-    ("expected", "got"),
-    [
-        ([1.0, 2.0], [1.0, 2.0002]),
-        ([np.inf], [-np.inf]),
-        ([np.nan], [0.0]),
-        ([1.0], [[1.0]]),
-        ([b"a\0"], [b"a"]),
-    ],
-)
-def test_what_differs(expected, got):
-    dtype = object if isinstance(np.ravel(got)[0], bytes) else "float32"
-    expected, got = np.array(expected, dtype), np.array(got, dtype)
-    verify_module._assert_same(expected, expected)
-    with pytest.raises(AssertionError):
-        verify_module._assert_same(got, expected)
-    if dtype == "float32":
-        verify_module._assert_same(expected + 0.00009, expected)
 
 
 # --- Folders that are not SavedModels ---
@@ -237,7 +219,6 @@ def test_what_differs(expected, got):
     ("path", "message"),
     [
         (".", "write one with a Keras model's export()"),
-        ("nowhere", "there is no such folder"),
         ("run", "is a run folder; export it: tfxformer export --run"),
         ("model.keras", "not a SavedModel; write one"),
     ],
