@@ -13,6 +13,7 @@ start_tensorflow()
 
 from tfxformer import corpora  # noqa: E402
 from tfxformer.config import load_config  # noqa: E402
+from tfxformer.decoding import DecodingOptions  # noqa: E402
 from tfxformer.training.trainer import train  # noqa: E402
 from tfxformer.translator import Translator  # noqa: E402
 
@@ -61,6 +62,13 @@ def run_folder(once):
 @pytest.fixture(scope="session")
 def translator(run_folder):
     return Translator.load(run_folder)
+
+
+@pytest.fixture(scope="session")
+def brief(translator):
+    """A translator with short translations, because eager decoding is slow."""
+    options = DecodingOptions(max_length=8)
+    return Translator(translator.tokenizer, translator.transformer, options)
 
 
 @pytest.fixture(scope="session")

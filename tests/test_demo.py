@@ -13,19 +13,11 @@ import pytest
 pytest.importorskip("matplotlib")
 
 from tfxformer import demo
-from tfxformer.decoding import DecodingOptions
 from tfxformer.errors import UserError
 from tfxformer.plots.attention_maps import readable
 from tfxformer.translator import Translator
 
 SENTENCE = "O gato preto bebeu o leite."
-
-
-@pytest.fixture(scope="module")
-def brief(translator):
-    """A translator with short translations."""
-    options = DecodingOptions(max_length=8)
-    return Translator(translator.tokenizer, translator.transformer, options)
 
 
 @pytest.mark.parametrize("text", [f"  {SENTENCE}\n", "Olá! Bom dia.\nSim."])
