@@ -4,7 +4,6 @@ import gc
 import io
 import random
 import re
-import sys
 import unicodedata
 
 import keras
@@ -81,20 +80,6 @@ def test_text_survives_up_to_nfkc_and_spaces(tokenizer):
     assert ids == in_graph(tokenizer, ODD) == [tokenizer.encode([x])[0] for x in ODD]
     assert tokenizer.decode(ids) == text_of(tokenizer, ids) == plain
     assert tokenizer.decode(tokenizer.encode(plain)) == plain
-
-
-def test_every_character_survives_and_has_the_graph_s_ids(tokenizer):
-    def chosen(code):  # assigned characters; every 13th of large uniform blocks
-        uniform = 0x3400 <= code < 0xE000 or code >= 0x17000
-        assigned = unicodedata.category(chr(code)) not in ("Cn", "Co", "Cs")
-        return assigned and (code % 13 == 0 or not uniform)
-
-    found = [*map(chr, filter(chosen, range(sys.maxunicode + 1)))]
-    # A letter between characters keeps them from composing.
-    lines = ["x".join(found[i : i + 50]) for i in range(0, len(found), 50)]
-    ids = tokenizer.encode(lines)
-    assert in_graph(tokenizer, lines) == ids
-    assert [*map(normal, tokenizer.decode(ids))] == [*map(normal, lines)]
 
 
 def test_white_space_and_controls_are_one_space_and_marks_are_dropped(tokenizer):
