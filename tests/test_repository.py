@@ -16,23 +16,6 @@ def write(part):
     return "written"
 
 
-def test_versions_count_up(tmp_path):
-    for number in ("1", "2"):
-        path, written = repository.next_version(tmp_path, "model", write)
-        assert (path, written) == (tmp_path / "model" / number, "written")
-        assert (path / "file").exists()
-
-
-def test_what_fails_leaves_nothing(tmp_path):
-    def fail(part):
-        write(part)
-        raise ValueError
-
-    with pytest.raises(ValueError):
-        repository.next_version(tmp_path, "model", fail)
-    assert list((tmp_path / "model").iterdir()) == []
-
-
 def test_two_exports_at_once_take_two_numbers(tmp_path, monkeypatch):
     real, paths = Path.rename, []
 

@@ -11,7 +11,6 @@ LINES = [
     # Stops.
     ["O gato bebe leite.", "A casa é azul!", "Onde estás?", "Não sei…", "Sim."],
     ["Como?!", "Não!!!", "Bem...", "Está bem."],
-    ["It works.", "Does it?", "Yes!", "“Good.”", "Bye."],
     # Abbreviations.
     ["O Sr. Silva e a Sra. Costa saíram.", "A Dra. Ana e o Prof. Rui ficaram."],
     ["Exmo. Sr. Dr. Costa e V. Exa. Maria.", "Av. Brasil, St. Louis, Mr. Bean."],
@@ -39,8 +38,6 @@ LINES = [
     # No sentence ends.
     ["www.ted.com ou a@b.pt/?x=1 das 10h30"],
     ["Olá!", "😀 Bom dia.", "Был дождь.", "Да."],
-    ["..."],
-    ['"'],
 ]
 
 

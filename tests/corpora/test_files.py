@@ -55,12 +55,6 @@ def test_malformed_lines_are_named_counted_and_skipped(write, caplog):
     assert len(caplog.messages) == 10
 
 
-def test_columns_are_picked_and_put_in_order(write, caplog):
-    path = write("a.tsv", b"one\tum\tCC\t2\ntwo\tdois\nalone\n")
-    assert read(path, columns=[2, 1])[0] == [("um", "one"), ("dois", "two")]
-    assert "expected at least 2 columns, found 1" in caplog.messages[0]
-
-
 def test_text_in_another_encoding(write, caplog):
     path = write("a.tsv", "não\tn’t\n".encode("cp1252") + b"a\t\x81\n")
     assert read(path, encoding="cp1252")[0] == [("não", "n’t")]

@@ -50,12 +50,6 @@ def test_each_reason_is_counted():
     assert not clean([], Counts())
 
 
-def test_the_first_of_many_duplicates_stays_in_its_place():
-    draw = random.Random(1)
-    pairs = [Pair(f"a{draw.randrange(300)}", "b") for _ in range(1000)]
-    assert [*clean(pairs, Counts())] == list(dict.fromkeys(pairs))
-
-
 SOME = [Pair("um", "one"), Pair("", ""), Pair("três 🙂", "three"), Pair("não", "no")]
 
 

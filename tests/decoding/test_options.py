@@ -34,20 +34,3 @@ def test_what_cannot_be(options, message):
     with pytest.raises(UserError) as error:
         DecodingOptions(**options)
     assert str(error.value).startswith(message)
-
-
-@pytest.mark.parametrize(
-    ("options", "description"),
-    [
-        ({}, {"method": "greedy"}),
-        ({"max_length": 2}, {"method": "greedy", "max_length": 2}),
-        ({"beam_size": 4, "n_best": 1}, {"method": "beam", "beam_size": 4}),
-        (
-            {"sampling": True, "seed": 3},
-            {"method": "sampling", "sampling": True, "seed": 3},
-        ),
-    ],
-)
-def test_description_is_what_differs_from_the_defaults(options, description):
-    assert DecodingOptions(**options).describe() == description
-    assert DecodingOptions.described(description) == DecodingOptions(**options)
