@@ -200,13 +200,13 @@ def write_attention_page(app, error):
         error: the error that ended the build, or None.
     """
     from tfxformer import Translator
-    from tfxformer.plots.attention_maps import AttentionPage, attention_maps, readable
+    from tfxformer.plots.attention_maps import attention_maps, attention_page, readable
 
     if error is None and app.builder.format == "html":
         queries, keys, weights = attention_maps(Translator.load(), SENTENCE)["cross"]
         sides = readable(queries), readable(keys)
-        page = AttentionPage(*sides, weights, "Cross-attention")
-        page.save(Path(app.outdir) / "attention_page.html")
+        page = attention_page(*sides, weights, "Cross-attention")
+        (Path(app.outdir) / "attention_page.html").write_text(page, "utf-8")
 
 
 def fill_in(app, name, source):

@@ -104,6 +104,8 @@ def test_in_a_browser():
             page.keyboard.press("Enter")
             expect(SENTENCE)
             page.get_by_label("English reads itself").check()
+            frame = page.locator("iframe[title=attention]")
+            assert frame.get_attribute("sandbox") == "allow-scripts"
             sync_api.expect(keys.first).to_contain_text("(start)")
             page.get_by_label("Raw tokens").check()
             sync_api.expect(keys.first).to_contain_text("<s>")

@@ -1,5 +1,6 @@
 """A local page that translates and shows how: `tfxformer demo`, the extra ``demo``."""
 
+import html
 import math
 import os
 import signal
@@ -15,11 +16,10 @@ from tfxformer.console import say
 from tfxformer.errors import UserError
 from tfxformer.plots import draw_mask, draw_positions
 from tfxformer.plots.attention_maps import (
-    AttentionPage,
     attention_maps,
+    attention_page,
     best_head,
     readable,
-    token_probabilities,
 )
 from tfxformer.repository import chosen_model
 from tfxformer.translator import Translator
@@ -135,7 +135,7 @@ def answers(translator, text):
     rows = [[text, round(score, 3), f"{math.exp(score):.0%}"] for text, score in found]
     yield {"alternatives": rows}
     maps = attention_maps(translator, sentence)
-    shares = token_probabilities(translator, maps)
+    shares = maps["probabilities"]
     likeliest = np.argsort(-shares)[:, :CANDIDATES]
     candidates = [
         [*zip(translator.tokenizer.target.tokens(ids), row[ids].tolist(), strict=True)]
@@ -192,7 +192,12 @@ def _page(translator, source, target, model):
         queries, keys, weights = found["maps"][kind]
         title = next(name for name, value in kinds if value == kind)
         sides = named[raw](queries), named[raw](keys)
-        return AttentionPage(*sides, weights, title)._repr_html_()
+        page = html.escape(attention_page(*sides, weights, title))
+        # The frame may run its script, and reach nothing around it.
+        return (
+            f'<iframe srcdoc="{page}" title="attention" sandbox="allow-scripts" '
+            'width="100%" height="600" style="border: 0"></iframe>'
+        )
 
     def step(found, number, raw):
         return _step(**found, number=number, names=named[raw]) if found else [None] * 3

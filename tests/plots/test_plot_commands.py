@@ -5,14 +5,12 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 pytest.importorskip("matplotlib")
 
+from PIL import Image
+
 from tfxformer import commands, plots, positional_encoding
 from tfxformer.layers.masking import look_ahead_mask
-from tfxformer.plots.attention_maps import (
-    attention_maps,
-    best_head,
-    readable,
-    token_probabilities,
-)
+from tfxformer.plots import attention_maps as maps_module
+from tfxformer.plots.attention_maps import attention_maps, best_head, readable
 from tfxformer.translator import Translator
 
 TEXT = "O gato."
@@ -42,29 +40,22 @@ def model(monkeypatch, run_folder, translator):
     return ["--run", run_folder]
 
 
-def test_positions(drawn, model, translator):
-    options = ["--kind", "curves", "--length", 9, "--depth", 8, "--depths", "0,7"]
-    given, *others = drawn("draw_positions", "positions", *options, "--dark")
-    assert_array_equal(given, positional_encoding(9, 8))
-    assert others == ["curves", [0, 7]]
-    given, *others = drawn("draw_positions", "positions", *model, "--length", 48)
-    layer = translator.transformer.encoder.pos_embedding
-    assert_array_equal(given, layer.encodings(48))
-    assert others == ["heatmap", [1, 5, 15, 20]]
+def test_positions(drawn):
+    options = ["--kind", "curves", "--length", 9]
+    given, kind = drawn("draw_positions", "positions", *options, "--dark")
+    assert_array_equal(given, positional_encoding(9, 512))
+    assert kind == "curves"
 
 
-def test_masks(drawn, model, translator):
+def test_masks(drawn):
     queries, keys, mask, title = drawn("draw_mask", "masks", "Hi how")
     assert queries == keys == ["[start]", "Hi", "how"] and title == "Look-ahead mask"
     assert_array_equal(mask, look_ahead_mask(3)[0, 0])
-    options = ["--kind", "padding", "--length", 5]
-    queries, _, mask, _ = drawn("draw_mask", "masks", "Hi how", *options)
-    assert queries == ["Hi", "how", "[end]", "[pad]", "[pad]"]
-    assert mask.tolist() == [[True] * 3 + [False] * 2] * 5
+    queries, _, mask, _ = drawn("draw_mask", "masks", "Hi", "--kind", "padding")
+    assert queries == ["[start]", "Hi", "[pad]", "[pad]", "[pad]"]
+    assert mask.tolist() == [[True] * 2 + [False] * 3] * 5
     mask = drawn("draw_mask", "masks", "Hi", "--kind", "both")[2]
     assert mask.astype(int).tolist() == [[1, 0, 0, 0, 0], *[[1, 1, 0, 0, 0]] * 4]
-    tokens = drawn("draw_mask", "masks", TEXT, *model)[0]
-    assert tokens == ["[start]", *translator.explain(TEXT).source_tokens[:-1]]
 
 
 def test_attention(drawn, command, model, translator, tmp_path, monkeypatch):
@@ -88,28 +79,43 @@ def test_attention(drawn, command, model, translator, tmp_path, monkeypatch):
 
 
 def test_decoding(command, model, translator, tmp_path, monkeypatch):
-    calls, path = [], tmp_path / "picture.gif"
-    monkeypatch.setattr(plots, "decoding_frames", lambda *given: calls.append(given))
-    monkeypatch.setattr(plots, "gif", lambda frames: b"GIF")
+    frames, path, draw = [], tmp_path / "picture.gif", plots.png
+
+    def watched(figure):
+        (axes,) = figure.axes
+        texts = [x for x in axes.texts if x.get_visible() and x.get_color() != "none"]
+        lines = [x.get_linewidth() for x in axes.lines if x.get_visible()]
+        frames.append(([text.get_text() for text in texts], lines))
+        return draw(figure)
+
+    monkeypatch.setattr(maps_module, "png", watched)
     decoding = ["plot", "decoding", TEXT, *model, "--out", path]
-    assert command(*decoding)[::2] == (f"{path}\n", 0) and path.read_bytes() == b"GIF"
+    assert command(*decoding)[::2] == (f"{path}\n", 0)
     maps = attention_maps(translator, TEXT)
     target, source, weights = maps["cross"]
     layer, head = best_head(weights)
-    ((*sides, drawn, shares, note),) = calls
-    assert sides == [readable(source), readable(target)] and f"head {head + 1};" in note
-    assert_array_equal(drawn, weights[layer, head])
+    target, source = readable(target), readable(source)
     # Greedy decoding takes the most probable token.
-    assert_allclose(shares, token_probabilities(translator, maps).max(-1))
+    shares = [f"{share:.0%}" for share in maps["probabilities"].max(-1)]
+    for number, ((note, *texts), lines) in enumerate(frames[:-1]):
+        step, written = number // 2, (number + 1) // 2
+        assert note.startswith(
+            f"lines: attention of layer {layer + 1}, head {head + 1}"
+        )
+        assert texts == [*source, *target[:written], *shares[:written]]
+        assert_allclose(lines, 6.5 * weights[layer, head, step])
+    assert len(frames[-1][1]) == weights[0, 0].size  # all lines
+    image = Image.open(path)
+    assert (image.format, image.n_frames) == ("GIF", 2 * len(target) + 1)
 
 
-def test_training(drawn, run_folder, tmp_path):
+def test_training(drawn, tmp_path):
     schedules, steps = drawn("draw_schedules", "schedule")
     assert [*schedules] == [f"preset {n}" for n in ("tiny", "tutorial", "base", "big")]
     assert steps == 20_000
-    options = ["--preset", "base", "--run", run_folder, "--steps", 40]
+    options = ["--preset", "base", "--steps", 40]
     schedules, steps = drawn("draw_schedules", "schedule", *options)
-    assert [*schedules] == ["preset base", str(run_folder)] and steps == 40
+    assert [*schedules] == ["preset base"] and steps == 40
     row = '{"step": 1, "split": "train", "loss": 2}'
     (tmp_path / "metrics.jsonl").write_text(f'{row}\n{{"half', "utf-8")
     (runs,) = drawn("draw_curves", "curves", tmp_path)
@@ -129,17 +135,14 @@ def test_lengths(drawn, model, translator, tmp_path):
 def test_neighbours(drawn, model, translator):
     tokens = translator.tokenizer.tokens(range(translator.tokenizer.vocab_size))
     word = next(t for t in tokens if t.startswith("▁") and t[1:] not in ["", *tokens])
-    options = ["neighbours", word[1:], word, *model, "--count", 3]
-    vectors, *others = drawn("draw_neighbours", *options)
-    assert len(vectors.numpy()) == len(tokens) and others == [tokens, [word], 3]
+    vectors, *others = drawn("draw_neighbours", "neighbours", word[1:], *model)
+    assert len(vectors.numpy()) == len(tokens) and others == [tokens, [word]]
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ("positions --out x.html", "--out x.html: its name must end in .png or .svg"),
-        ("positions --depths 1,x", "--depths 1,x: choose from 0 to 511"),
-        ("masks a_b --length 2", "--length 2: the sentence has 3 tokens"),
         ("attention _", "the text is empty: give a sentence"),
         ("attention a --head 1", "--head: give --layer, too"),
         ("decoding a", "--out x.png: its name must end in .gif"),
@@ -148,8 +151,7 @@ def test_neighbours(drawn, model, translator):
         ("curves .", "the runs have no measurements to draw"),
         ("schedule --preset bas", "bas: no such preset"),
         ("attention a RUN --layer 2", "--layer 2: the model has 1"),
-        ("positions RUN --length 49", "--length 49: the model has 48 positions"),
-        ("neighbours xyzzyq RUN", "'xyzzyq': the vocabulary has parts of it"),
+        ("neighbours xyzzyq RUN", "'xyzzyq': the vocabulary does not have it whole"),
     ],
 )
 def test_wrong_input_is_one_line(
