@@ -82,6 +82,8 @@ class MultiHeadAttention(Layer):
         (2, 5, 16)
     """
 
+    last_attn_scores = None
+
     def __init__(self, num_heads, key_dim, dropout=0.0, **kwargs):
         super().__init__(locals(), **kwargs)
         self.num_heads = self.settings["num_heads"]
@@ -112,6 +114,8 @@ class MultiHeadAttention(Layer):
         query = self.split(self.query_dense(query), length)
         key, value = self.project(value)
         x, weights = self.attend(query, key, value, mask)
+        if hasattr(weights, "numpy"):  # in a graph they have no value
+            self.last_attn_scores = weights
         x = ops.reshape(x, (-1, length, x.shape[-1]))
         return (x, weights) if return_attention_scores else x
 
@@ -142,6 +146,9 @@ class MultiHeadAttention(Layer):
 class BaseAttention(Layer):
     """Multi-head attention with Add & Norm; the base of the three kinds below.
 
+    After a call outside a graph, ``last_attn_scores`` holds the weights, as
+    `MultiHeadAttention` returns them.
+
     Args:
         num_heads, key_dim: as for `MultiHeadAttention`.
         dropout, norm: as for `AddAndNorm`.
@@ -162,6 +169,8 @@ class BaseAttention(Layer):
         rate = dropout if attention_dropout is None else attention_dropout
         self.mha = MultiHeadAttention(num_heads, key_dim, rate, name="mha", **of)
         self.add_and_norm = AddAndNorm(dropout, norm, name="add_norm", **of)
+
+    last_attn_scores = property(lambda self: self.mha.last_attn_scores)
 
     def build(self, x_shape):
         self.mha.build(x_shape)
@@ -243,8 +252,7 @@ class CrossAttention(BaseAttention):
         return_attention_scores: also return the weights.
 
     Returns:
-        As for `MultiHeadAttention`. After a call outside a graph,
-        ``last_attn_scores`` also holds the weights.
+        As for `MultiHeadAttention`.
 
     Example:
         >>> import numpy as np
@@ -254,15 +262,11 @@ class CrossAttention(BaseAttention):
         ((1, 3, 16), (1, 2, 3, 5))
     """
 
-    last_attn_scores = None
-
     def call(self, x, context, context_mask=None, return_attention_scores=False):
         y = self.add_and_norm.before(x)
         y, weights = self.mha(
             y, context, mask=key_mask(context_mask), return_attention_scores=True
         )
-        if hasattr(weights, "numpy"):  # in a graph they have no value
-            self.last_attn_scores = weights
         x = self.add_and_norm(x, y)
         return (x, weights) if return_attention_scores else x
 

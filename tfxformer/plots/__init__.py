@@ -14,7 +14,7 @@ import numpy as np
 from tfxformer.errors import UserError
 
 LABEL, NUMBER = 0.13, 0.3  # inches that a cell needs for a label or a number
-WIDE, HIGH = 7, 150  # inches of a picture's panels: a page shows 10 inches readably
+WIDE, HIGH = 8, 150  # inches of a picture's panels: a page shows 10 inches readably
 POSITION = "position (tokens from the start)"
 # What a run measures: the split, the name, the label of the axis.
 CURVES = (

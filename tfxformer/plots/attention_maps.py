@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 from keras import ops
 
-from tfxformer.layers.masking import look_ahead_mask
 from tfxformer.plots import by_layers, drawing, png
 from tfxformer.tokenizer import START_ID
 
@@ -42,18 +41,18 @@ def attention_maps(translator, text):
     """
     answer, model = translator.explain(text), translator.transformer
     source, target = answer.source_tokens, answer.target_tokens
-    tokenizer, written = translator.tokenizer.sides
-    source_ids = np.array([tokenizer.processor.piece_to_id(source)])
-    input_ids = np.array([[START_ID, *written.processor.piece_to_id(target[:-1])]])
-    inputs = written.tokens(input_ids[0])
-    encoder = _weights(model.encoder, "self_attention", source_ids)
-    past, context = look_ahead_mask(len(inputs)), model.encoder(source_ids)
-    decoder = _weights(model.decoder, "causal_self_attention", input_ids, past, context)
+    reader, writer = translator.tokenizer.sides
+    source_ids = np.array([reader.processor.piece_to_id(source)])
+    input_ids = np.array([[START_ID, *writer.processor.piece_to_id(target[:-1])]])
+    inputs = writer.tokens(input_ids[0])
+    logits = model((source_ids, input_ids))[0]  # (target, vocabulary)
+    encoder = [x.self_attention.last_attn_scores for x in model.encoder.stack]
+    decoder = [x.causal_self_attention.last_attn_scores for x in model.decoder.stack]
     return {
         "cross": (target, source, answer.attention),
-        "encoder": (source, source, encoder),
-        "decoder": (inputs, inputs, decoder),
-        "probabilities": np.asarray(ops.softmax(model((source_ids, input_ids))[0])),
+        "encoder": (source, source, np.concatenate(encoder)),
+        "decoder": (inputs, inputs, np.concatenate(decoder)),
+        "probabilities": np.asarray(ops.softmax(logits)),
     }
 
 
@@ -95,17 +94,6 @@ def readable(tokens):
         f"-{text}" if place and text == token and text[:1].isalnum() else text
         for place, (token, text) in enumerate(zip(tokens, shown, strict=True))
     ]
-
-
-def _weights(stack, attention, ids, mask=None, *context):
-    """What a stack's self-attention reads, ``(layers, heads, length, length)``."""
-    x, weights = stack.pos_embedding(ids), []  # x: (1, length, d_model)
-    for layer in stack.stack:
-        own = getattr(layer, attention)
-        y = own.add_and_norm.before(x)
-        weights.append(own.mha(y, y, mask, return_attention_scores=True)[1])
-        x = layer(x, *context)
-    return np.concatenate(weights)
 
 
 def decoding_gif(translator, text):
