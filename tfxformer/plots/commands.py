@@ -80,28 +80,18 @@ def attention(
     out: Out,
     run: Model = None,
     kind: Literal["cross", "encoder", "decoder"] = "cross",
-    layer: Annotated[int | None, Option(min=1, help="One layer, from 1.")] = None,
-    head: Annotated[int | None, Option(min=1, help="One head of it, from 1.")] = None,
     dark: Dark = False,
 ):
     """Translate a sentence and draw what its tokens read, by layers and heads.
 
     An .html file is a page: point at a token to see what it reads.
     """
-    if head is not None and layer is None:
-        raise UserError("--head: give --layer, too")
     translator = load_translator(run)
     from tfxformer.plots.attention_maps import attention_maps, attention_page, readable
 
     queries, keys, weights = attention_maps(translator, text)[kind]
     queries, keys = readable(queries), readable(keys)
     title = "Cross-attention" if kind == "cross" else f"Self-attention of the {kind}"
-    for name, number in (("layer", layer), ("head", head)):
-        if number is not None:
-            if number > len(weights):
-                raise UserError(f"--{name} {number}: the model has {len(weights)}")
-            weights = weights[number - 1]
-            title += f", {name} {number}"
     if out.suffix.lower() == ".html":
         page = attention_page(queries, keys, weights, title, dark or None)
         print(write_file(out, page.encode()))
@@ -126,10 +116,9 @@ def decoding(
 def schedule(
     out: Out,
     preset: Annotated[list[str] | None, Option(help="Repeat for several.")] = None,
-    steps: Annotated[int | None, Option(min=1, help="5 warm-ups by default.")] = None,
     dark: Dark = False,
 ):
-    """Draw learning rates over training steps, by default of all presets."""
+    """Draw learning rates over 5 warm-ups, by default of all presets."""
     configs = {f"preset {name}": load_config(name) for name in preset or PRESETS}
     start_tensorflow()
     from tfxformer.training.step import make_schedule
@@ -137,7 +126,7 @@ def schedule(
     schedules = {
         name: make_schedule(x.training, x.model.d_model) for name, x in configs.items()
     }
-    steps = steps or 5 * max(x.training.warmup_steps for x in configs.values())
+    steps = 5 * max(x.training.warmup_steps for x in configs.values())
     _draw(plots.draw_schedules, out, dark, schedules, steps)
 
 
@@ -146,27 +135,19 @@ def schedule(
 def lengths(
     data: DataConfig,
     out: Out,
-    run: Annotated[
-        Path | None,
-        Option("--run", "--model", help="A run folder, or an exported SavedModel."),
-    ] = None,
     dark: Dark = False,
 ):
-    """Draw how long sentences are, in words, or in the tokens of --run."""
+    """Draw how long sentences are, in words."""
     if not data.sources:
         raise UserError("name the pairs, such as --data pairs.tsv")
     options = data.model_dump(include={"data_dir", "columns", "encoding"})
     loaded = (corpora.load(source, **options) for source in data.sources)
     pairs = [pair for found, _ in loaded for pair in found]
-    unit, cut = "words", 2 * [lambda texts: map(str.split, texts)]
-    if run is not None:
-        sides = load_translator(run).tokenizer.sides
-        unit, cut = "tokens", [side.encode for side in sides]
     counts = {
-        name: [*map(len, cut[side]([pair[side] for pair in pairs]))]
-        for side, name in enumerate(("source", "target"))
+        "source": [len(pair.source.split()) for pair in pairs],
+        "target": [len(pair.target.split()) for pair in pairs],
     }
-    _draw(plots.draw_lengths, out, dark, counts, unit)
+    _draw(plots.draw_lengths, out, dark, counts, "words")
 
 
 @app.command()
