@@ -65,9 +65,10 @@ def test_attention(drawn, command, model, translator, tmp_path, monkeypatch):
     assert tokens == [readable(side) for side in maps["cross"][:2]]
     assert title == "Cross-attention"
     assert_array_equal(weights, maps["cross"][2])
-    *_, weights, title = drawn("draw_attention", *attention, "--kind", "decoder")
-    assert_array_equal(weights, maps["decoder"][2])
-    assert title == "Self-attention of the decoder"
+    options = ["--layer", 1, "--head", 4, "--kind", "decoder"]
+    *_, weights, title = drawn("draw_attention", *attention, *options)
+    assert_array_equal(weights, maps["decoder"][2][0, 3])
+    assert title == "Self-attention of the decoder, layer 1, head 4"
     # A page needs no Matplotlib.
     monkeypatch.setattr(commands.importlib.util, "find_spec", lambda name: None)
     path = tmp_path / "page.HTML"
@@ -139,11 +140,13 @@ def test_neighbours(drawn, model, translator):
     [
         ("positions --out x.html", "--out x.html: its name must end in .png or .svg"),
         ("attention _", "the text is empty: give a sentence"),
+        ("attention a --head 1", "--head: give --layer, too"),
         ("decoding a", "--out x.png: its name must end in .gif"),
         ("lengths", "name the pairs, such as --data pairs.tsv"),
         ("curves none", "[Errno 2] No such file or directory: 'none/metrics.jsonl'"),
         ("curves .", "the runs have no measurements to draw"),
         ("schedule --preset bas", "bas: no such preset"),
+        ("attention a RUN --layer 2", "--layer 2: the model has 1"),
         ("neighbours xyzzyq RUN", "'xyzzyq': the vocabulary does not have it whole"),
     ],
 )

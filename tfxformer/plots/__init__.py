@@ -93,8 +93,12 @@ def by_layers(queries, keys, weights):
 
 def _draw_panels(queries, keys, weights, texts, title, colours, label="", name=""):
     """Draws a panel for each head, with tokens and texts where there is room."""
+    from matplotlib import colormaps
     from matplotlib.colors import PowerNorm
 
+    # The root shows small shares, such as those of long sentences.
+    scale = {"norm": PowerNorm(0.5, vmin=0, vmax=1)}
+    scale["cmap"] = colormaps["viridis"].resampled(2 if len(colours) == 2 else 256)
     layers, heads, *shape = weights.shape
     most = max(shape)
     # As many panels in a row as leave room for labels.
@@ -110,8 +114,7 @@ def _draw_panels(queries, keys, weights, texts, title, colours, label="", name="
         for (layer, head), axes in zip(places, grid.flat, strict=True):
             axes.set_title(name.format(layer + 1, head + 1))
             shares = weights[layer, head]
-            # The root shows small shares, such as those of long sentences.
-            image = axes.imshow(shares, norm=PowerNorm(0.5, vmin=0, vmax=1))
+            image = axes.imshow(shares, **scale)
             if cell >= LABEL:
                 size = min(62 * cell, 10)
                 axes.set_xticks(range(len(keys)), keys, rotation=90, fontsize=size)

@@ -80,18 +80,28 @@ def attention(
     out: Out,
     run: Model = None,
     kind: Literal["cross", "encoder", "decoder"] = "cross",
+    layer: Annotated[int | None, Option(min=1, help="One layer, from 1.")] = None,
+    head: Annotated[int | None, Option(min=1, help="One head of it, from 1.")] = None,
     dark: Dark = False,
 ):
     """Translate a sentence and draw what its tokens read, by layers and heads.
 
     An .html file is a page: point at a token to see what it reads.
     """
+    if head is not None and layer is None:
+        raise UserError("--head: give --layer, too")
     translator = load_translator(run)
     from tfxformer.plots.attention_maps import attention_maps, attention_page, readable
 
     queries, keys, weights = attention_maps(translator, text)[kind]
     queries, keys = readable(queries), readable(keys)
     title = "Cross-attention" if kind == "cross" else f"Self-attention of the {kind}"
+    for name, number in (("layer", layer), ("head", head)):
+        if number is not None:
+            if number > len(weights):
+                raise UserError(f"--{name} {number}: the model has {len(weights)}")
+            weights = weights[number - 1]
+            title += f", {name} {number}"
     if out.suffix.lower() == ".html":
         page = attention_page(queries, keys, weights, title, dark or None)
         print(write_file(out, page.encode()))
