@@ -3,10 +3,12 @@
 import json
 import logging
 import math
+import resource
 import shutil
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 from training_runs import (
     Killed,
@@ -81,9 +83,10 @@ def test_a_run_folder_holds_all_it_takes(whole, mixture):
     events = [*EventFileLoader(str(events)).Load()]
     values = [value for event in events for value in event.summary.value]
     assert {"train/loss", "validation/bleu", "samples"} <= {x.tag for x in values}
-    table = next(x for x in values if x.tag == "samples").tensor.string_val[0].decode()
-    row = table.splitlines()[-1].split(" | ")  # tests translate by repeating the source
-    assert len(table.splitlines()) == 2 + 5 and row[0] == f"| {row[2][:-2]}" != row[1]
+    table = tf.make_ndarray(next(x for x in values if x.tag == "samples").tensor)
+    source, reference, translation = table[-1]
+    assert table.shape == (1 + 5, 3)
+    assert source == translation != reference  # tests translate by repeating the source
 
 
 # --- Stopping and resuming ---
@@ -259,13 +262,33 @@ def test_folders_that_are_something_else_are_left_alone(corpus, tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["thesis.txt"]
 
 
+def test_a_file_in_place_of_tensorboard_s_folder_is_named(tmp_path):
+    (tmp_path / "tensorboard").touch()
+    with pytest.raises(UserError, match=f"^{tmp_path}/tensorboard: cannot be written"):
+        callbacks.Journal(Run(tmp_path)).write(1, "train", {"loss": 1.0})
+
+
 def test_metrics_after_the_checkpoint_are_written_again(tmp_path):
     run = Run(tmp_path)
     lines = [json.dumps({"step": n, "split": "train"}) + "\n" for n in (1, 2, 3)]
     run.metrics_file.write_text("".join(lines))
     journal = callbacks.Journal(run, len(lines[0]))
-    journal.write(2, "validation", {"loss": math.nan}, [("a|b", "c", "d")])
+    journal.write(2, "validation", {"loss": math.nan}, [("a", "b", "c")])
     assert rows(run) == [
         {"step": 1, "split": "train"},
         {"step": 2, "split": "validation", "loss": None},
     ]
+
+
+def test_metrics_that_do_not_fit_on_the_disk_name_their_file(tmp_path):
+    run = Run(tmp_path)
+    journal = callbacks.Journal(run)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
+    try:
+        for path, loss in ((journal.folder, "loss"), (journal.file, "loss" * 20)):
+            with pytest.raises(UserError, match=f"^{path}: .* too large; fix") as error:
+                journal.write(1, "train", {loss: 1.0})
+            assert "\n" not in str(error.value)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)

@@ -4,9 +4,11 @@
 and accumulated batches; its `State` is part of each checkpoint.
 """
 
+import contextlib
 import datetime
 import json
 import math
+import re
 import signal
 import time
 from dataclasses import asdict, dataclass, field
@@ -213,40 +215,44 @@ def stopped(number, what):
 class Journal:
     """``metrics.jsonl`` for programs, and TensorBoard's files for people.
 
-    Args:
-        run: a `Run`.
-        size: the bytes of metrics at the checkpoint to resume from; later metrics are
-            cut off, since they will be written again.
+    The metrics after the first ``size`` bytes are cut off: they come after the
+    checkpoint to resume from, and will be written again.
     """
 
     def __init__(self, run, size=0):
-        self.file = run.metrics_file
-        with open(self.file, "ab") as file:
+        self.file, self.folder = run.metrics_file, run.tensorboard_folder
+        with _writing(self.file), open(self.file, "ab") as file:
             file.truncate(min(size, file.tell()))
-        self.events = tf.summary.create_file_writer(str(run.tensorboard_folder))
+        with _writing(self.folder):
+            self.events = tf.summary.create_file_writer(str(self.folder))
 
     def write(self, step, split, values, samples=()):
-        """Writes a line of metrics, and the same for TensorBoard.
+        """Writes a line of metrics, and the same for TensorBoard with a few samples.
 
-        Args:
-            step: the step.
-            split: "train" or "validation".
-            values: numbers by name; the line has null for a number that is not finite.
-            samples: triples of source, reference and translation, for TensorBoard.
+        The line has null for a number that is not finite.
         """
         row = {name: x if math.isfinite(x) else None for name, x in values.items()}
         line = json.dumps({"step": step, "split": split, **row})
-        with open(self.file, "a", encoding="utf-8") as file:
+        with _writing(self.file), open(self.file, "a", encoding="utf-8") as file:
             file.write(f"{line}\n")
-        with self.events.as_default(step):
+        with _writing(self.folder), self.events.as_default(step):
             for name, value in values.items():
                 tf.summary.scalar(f"{split}/{name}", value)
             if samples:
-                rows = [["source", "reference", "translation"], ["---"] * 3, *samples]
-                table = "\n".join(f"| {' | '.join(map(_cell, row))} |" for row in rows)
+                table = [("source", "reference", "translation"), *samples]
                 tf.summary.text("samples", table)
             self.events.flush()
 
 
-def _cell(text):
-    return " ".join(text.split()).replace("|", "&#124;")
+@contextlib.contextmanager
+def _writing(path):
+    """A context that writes to a path; a `UserError` with the path if that fails."""
+    try:
+        yield
+    except (OSError, tf.errors.OpError) as error:
+        reason = getattr(error, "strerror", None)
+        reason = reason or re.sub(r"{{.*?}} |(\n| \[Op:)(?s:.*)", "", error.message)
+        raise UserError(
+            f"{path}: cannot be written: {reason}; fix this, and the same command "
+            "resumes from the last checkpoint"
+        ) from None
