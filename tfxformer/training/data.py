@@ -7,6 +7,8 @@ import logging
 import math
 from typing import NamedTuple
 
+import numpy as np
+
 from tfxformer import corpora
 from tfxformer.batches import TokenFile, write_tokens
 from tfxformer.corpora import Pair
@@ -35,16 +37,9 @@ class Data(NamedTuple):
 
 
 def load_data(config, run):
-    """Reads all pairs, and learns the vocabulary if there is none yet.
+    """Reads all pairs of a `Config`, and learns the vocabulary if there is none yet.
 
-    The token ids stay in the run folder until settings or files change.
-
-    Args:
-        config: a `Config`.
-        run: the `Run`; its folder exists.
-
-    Returns:
-        `Data`.
+    The token ids stay in the folder of the `Run` until settings or files change.
 
     Raises:
         UserError: a source cannot be read, or all its pairs are too long.
@@ -118,28 +113,19 @@ def _hold_out(config, sources):
             f"{total} pairs are too few to hold some out for validation: give "
             "validation pairs with --valid"
         )
-    held, valid = [], []
+    train, valid = [], []
     for pairs in sources:
         share = math.ceil(wanted * len(pairs) / total)
         splits = hold_out(pairs, {"validation": share}, config.training.seed)
-        held.append(splits["train"])
+        train.append(splits["train"])
         valid += splits["validation"]
     log.info("held out for validation: %s pairs", f"{len(valid):,}")
-    return [_Rest(pairs, valid) for pairs in held], valid
-
-
-class _Rest:
-    """The pairs that share no side with a validation pair of any source."""
-
-    def __init__(self, pairs, valid):
-        self._pairs = pairs
-        self._sources = {pair.source for pair in valid}
-        self._targets = {pair.target for pair in valid}
-
-    def __iter__(self):
-        for pair in self._pairs:
-            if pair.source not in self._sources and pair.target not in self._targets:
-                yield pair
+    # No pair may share a side with a validation pair of another source.
+    sources, targets = ({*side} for side in zip(*valid, strict=True))
+    for i, pairs in enumerate(train):
+        leaks = (x.source in sources or x.target in targets for x in pairs)
+        train[i] = pairs.select(np.flatnonzero(~np.fromiter(leaks, bool)))
+    return train, valid
 
 
 def _made_of(config):
@@ -161,17 +147,14 @@ def _make_tokenizer(config, sources):
         return fine_tuning.load(config.training.init_from)[0]
     size, casing = config.tokenizer.vocab_size, config.tokenizer.casing
     log.info("learning a vocabulary of %s tokens", f"{size:,}")
-    if config.tokenizer.shared:
-        lines = (side for pairs in sources for pair in pairs for side in pair)
+
+    def learn(*sides):
+        lines = (pair[side] for pairs in sources for pair in pairs for side in sides)
         return Tokenizer.train(lines, size, casing)
-    sides = (
-        Tokenizer.train(
-            (pair[side] for pairs in sources for pair in pairs), size, casing
-        )
-        for side in (1, 0)
-    )
-    target, source = sides
-    return Tokenizer(source.model, target)
+
+    if config.tokenizer.shared:
+        return learn(0, 1)
+    return Tokenizer(learn(0).model, learn(1))
 
 
 def _encoded(pairs, tokenizer):

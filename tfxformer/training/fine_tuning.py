@@ -44,25 +44,19 @@ def check(config):
         theirs = ModelConfig(**settings(name)["model"]).model_dump()
     except UserError as error:
         raise UserError(f"training.init_from: {error}") from None
-    names = ["num_layers", "num_decoder_layers", "d_model", "num_heads", "dff", "norm"]
-    names += ["learned_positions", "tie_embeddings", "activation", "output_bias"]
-    names += ["max_length"] if theirs["learned_positions"] else []
-    for setting in names:
-        if theirs[setting] != ours[setting]:
+    free = {"dropout_rate", "attention_dropout", "activation_dropout"}
+    if not theirs["learned_positions"]:
+        free.add("max_length")
+    for setting, value in theirs.items():
+        if setting not in free and value != ours[setting]:
             raise UserError(
-                f"training.init_from = {name}: its model.{setting} is "
-                f"{theirs[setting]!r}, not {ours[setting]!r}: use its model settings"
+                f"training.init_from = {name}: its model.{setting} is {value!r}, "
+                f"not {ours[setting]!r}: use its model settings"
             )
 
 
 def load(name):
-    """Loads the model that training starts from.
-
-    Args:
-        name: the model's name.
-
-    Returns:
-        Its `Tokenizer` and its `Transformer`; for a run, with the best weights.
+    """Loads a model's `Tokenizer` and `Transformer`; a run's best weights count.
 
     Raises:
         UserError: there is no such model, or it is damaged.

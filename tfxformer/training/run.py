@@ -17,8 +17,6 @@ from tfxformer.errors import UserError
 
 log = logging.getLogger("tfxformer")
 
-# The weights of a run, by name.
-CHECKPOINTS = ("best", "last")
 # The files of a checkpoint. The last one has the checksums of the others.
 WEIGHTS, AVERAGED = "model.weights.h5", "averaged.weights.h5"
 ARRAYS, STATE, DIGESTS = "state.npz", "state.json", "sha256.json"
@@ -58,7 +56,7 @@ class Run:
         return run
 
     def weights_file(self, name):
-        """The path of the Keras weights of one of `CHECKPOINTS`."""
+        """The path of the Keras weights called "best" or "last"."""
         return self.path / f"{name}.weights.h5"
 
     def config(self):
@@ -72,24 +70,20 @@ class Run:
         return Tokenizer.load(self.tokenizer_file)
 
     def load(self, checkpoint="best"):
-        """Loads the `Tokenizer` and the `Transformer` of one of `CHECKPOINTS`.
+        """Loads the `Tokenizer` and the `Transformer` with the best or last weights.
 
         Raises:
-            UserError: there is no such checkpoint, or its weights are another model's.
+            UserError: there are no such weights, or they are another model's.
         """
-        tokenizer, file = self.tokenizer(), self.trained_weights(checkpoint)
-        model = build_model(self.config(), tokenizer)
-        load_weights(model, file)
-        return tokenizer, model
-
-    def trained_weights(self, checkpoint="best"):
-        """The weights file of one of `CHECKPOINTS`, or a `UserError`."""
-        if checkpoint not in CHECKPOINTS:
+        if checkpoint not in ("best", "last"):
             raise UserError(f"checkpoint {checkpoint!r}: choose best or last")
         file = self.weights_file(checkpoint)
         if not file.exists():
             raise UserError(f"{self.path}: {file.name} is missing: train the run first")
-        return file
+        tokenizer = self.tokenizer()
+        model = build_model(self.config(), tokenizer)
+        load_weights(model, file)
+        return tokenizer, model
 
     def checkpoints(self):
         """The run's `Checkpoint`s, intact or damaged, the newest first."""
@@ -240,17 +234,10 @@ def _to_disk(path):
 
 
 def build_model(config, tokenizer, precision="float32"):
-    """Builds the model that the settings describe, with initial weights.
+    """Builds the `Transformer` of a `Config`, with initial weights in float32.
 
-    Args:
-        config: a `Config`.
-        tokenizer: a `Tokenizer`. If it has two vocabularies, embeddings are tied on the
-            target's side only.
-        precision: the number format of the computation: "float32", "bfloat16" or
-            "float16"; weights are float32.
-
-    Returns:
-        A built `Transformer`.
+    With separate vocabularies, embeddings are tied on the target's side only. The
+    precision is the number format of the computation.
     """
     from tfxformer.model import Transformer
 

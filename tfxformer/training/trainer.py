@@ -40,16 +40,14 @@ def train(config, out):
     Args:
         config: a `Config`.
         out: the path of the run folder, which need not exist. If it holds a run, the
-            run resumes: the log names the settings that have changed, and settings
-            that must not change raise an error.
+            run resumes; only a few settings may differ, such as ``training.steps``.
 
     Returns:
         The `Run`.
 
     Raises:
-        UserError: a setting or a source is wrong, the folder holds a run with other
-            settings, another process trains in it, a loss is not finite, a checkpoint
-            cannot be saved, or another worker is lost.
+        UserError: a setting, a source or the folder cannot be used, a loss is not
+            finite, the results cannot be saved, or another worker is lost.
         OSError: the folder cannot be written to.
         Stopped: after SIGTERM or SIGINT, once the state is saved.
 
@@ -185,13 +183,12 @@ def _fit(config, run, data, model, state, cluster, signals):
         fixed_shapes=settings.xla,
     )
     signals.wait = True
-    watched = run, settings, data, batches, state, cluster, signals
     model.fit(
         batches.dataset(state.position),
         steps_per_epoch=(settings.steps - state.step) * settings.accumulate,
         shuffle=False,  # the batches are shuffled already
         verbose=0,
-        callbacks=[RunCallback(*watched)],
+        callbacks=[RunCallback(run, settings, data, batches, state, cluster, signals)],
     )
     if state.out_of_patience(settings):
         text = "stopping: %s validations in a row did not improve the %s"
