@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import tensorflow as tf
 
 from tfxformer.errors import UserError, write_file
 from tfxformer.tokenizer import END_ID, PAD_ID, START_ID
@@ -80,8 +81,6 @@ def make_batches(pairs, tokenizer, *, tokens_per_batch=4096, max_length=128, see
         position = batches.after(None, next(passes) * size)
         return itertools.islice(batches.generate(position), size)
 
-    import tensorflow as tf
-
     return _dataset(one_pass).apply(tf.data.experimental.assert_cardinality(size))
 
 
@@ -89,10 +88,7 @@ def make_batches(pairs, tokenizer, *, tokens_per_batch=4096, max_length=128, see
 
 
 class TokenFile:
-    """Token ids of pairs in a folder: memory-mapped, with 12 bytes a pair in memory.
-
-    Args:
-        folder: the folder that `write_tokens` wrote.
+    """The folder that `write_tokens` wrote, with 12 bytes a pair in memory.
 
     Attributes:
         sources: a dict for each source: ``pairs`` (the number kept), ``too_long`` (the
@@ -136,7 +132,7 @@ class TokenFile:
 
 
 def write_tokens(folder, sources, tokenizer, max_length, about=None):
-    """Tokenises pairs into a folder, one chunk at a time.
+    """Tokenises pairs into a folder, one chunk at a time, and returns a `TokenFile`.
 
     Args:
         folder: the folder; its earlier token ids are replaced.
@@ -145,12 +141,6 @@ def write_tokens(folder, sources, tokenizer, max_length, about=None):
         max_length: the most positions in a source or a target, including the start or
             end token. Longer pairs are left out and counted.
         about: any JSON value, stored beside the ids.
-
-    Returns:
-        A `TokenFile`.
-
-    Raises:
-        OSError: the files cannot be written.
     """
     folder = Path(folder)
     most = max(side.vocab_size for side in tokenizer.sides)
@@ -176,16 +166,20 @@ def _write_source(ids, lengths, dtype, pairs, tokenizer, max_length):
     kept, seen, digest, pairs = 0, 0, hashlib.sha256(), iter(pairs)
     while chunk := list(itertools.islice(pairs, CHUNK)):
         digest.update(json.dumps(chunk).encode())
-        sides = zip(tokenizer.sides, zip(*chunk, strict=True), strict=True)
-        encoded = (side.encode(texts) for side, texts in sides)
-        rows = [
-            row for row in zip(*encoded, strict=True) if max(map(len, row)) < max_length
-        ]
+        encoded = encode_pairs(chunk, tokenizer)
+        rows = [row for row in encoded if max(map(len, row)) < max_length]
         flat = itertools.chain.from_iterable(itertools.chain.from_iterable(rows))
         ids.write(np.fromiter(flat, dtype).tobytes())
         lengths.write(np.array([[*map(len, row)] for row in rows], "uint16").tobytes())
         kept, seen = kept + len(rows), seen + len(chunk)
     return {"pairs": kept, "too_long": seen - kept, "digest": digest.hexdigest()}
+
+
+def encode_pairs(pairs, tokenizer):
+    """A list with the ids of each pair: of its source, and of its target."""
+    texts = ([pair[side] for pair in pairs] for side in (0, 1))
+    sides = zip(tokenizer.sides, texts, strict=True)
+    return list(zip(*(side.encode(texts) for side, texts in sides), strict=True))
 
 
 # --- The plan of batches ---
@@ -314,11 +308,8 @@ class TrainingBatches:
 def evaluation_batches(rows, *, tokens_per_batch, max_length, fixed_shapes=False):
     """Batches of every pair that fits, sorted by length to save padding.
 
-    Args:
-        rows: a list of pairs of ids: of the source, and of the target.
-        tokens_per_batch: as for `TrainingBatches`.
-        max_length: the most positions; longer pairs are left out.
-        fixed_shapes: as for `TrainingBatches`.
+    The rows are pairs of ids: of the source, and of the target. The options are those
+    of `TrainingBatches`; pairs of more than ``max_length`` positions are left out.
 
     Returns:
         A list of ``((source, target_in), target_out)``, NumPy arrays.
@@ -438,8 +429,6 @@ def _rng(seed, *key):
 
 def _dataset(generator):
     """A generator function of batches as a `tf.data.Dataset` with prefetching."""
-    import tensorflow as tf
-
     ids = tf.TensorSpec([None, None], tf.int32)
     dataset = tf.data.Dataset.from_generator(
         generator, output_signature=((ids, ids), ids)

@@ -30,7 +30,7 @@ from tfxformer.config import PRESETS, DataConfig, TrainingConfig, load_config
 from tfxformer.console import say, start_logging, start_tensorflow
 from tfxformer.corpora.files import pick, read_argument, read_texts
 from tfxformer.decoding import DecodingOptions
-from tfxformer.errors import PREEMPTED, Stopped, UserError, check_output, write_file
+from tfxformer.errors import Stopped, UserError, check_output, write_file
 from tfxformer.plots.commands import app as plot
 from tfxformer.repository import shipped_model
 from tfxformer.server import ServerSettings
@@ -75,14 +75,13 @@ def main():
         sys.exit(1)
 
 
-def _stop(*_):
-    raise Stopped("stopped by SIGTERM before it began", PREEMPTED)
+def _stop(number, _):
+    raise Stopped(number, "training has not begun")
 
 
 @app.command(rich_help_panel="Start")
 def quickstart(
     out: Annotated[Path | None, Option(help="The folder for all output.")] = None,
-    seed: Annotated[int, Option(help="The random seed.")] = 0,
 ):
     """Train on a phrasebook, evaluate, export, translate.
 
@@ -100,8 +99,8 @@ def quickstart(
     from tfxformer.translator import Translator
 
     say(f"1. Training on the embedded phrasebook, in {out}")
-    settings = {"data": {"sources": ["phrasebook"]}, "training": {"seed": seed}}
-    run = train(load_config("tiny").updated(**settings), out / "run")
+    config = load_config("tiny", overrides=["data.sources=phrasebook"])
+    run = train(config, out / "run")
 
     say("2. Exporting a SavedModel and running it in a TensorFlow session")
     path, report = export(run.path, out / "export")
@@ -180,13 +179,10 @@ def evaluate(
     """Translate sentence pairs and score the results with BLEU and chrF."""
     if not data.sources:
         raise UserError("give sentence pairs to evaluate, such as --data test.tsv")
-    if decoding.n_best > 1:
-        raise UserError("--n-best: only the best translation is scored; leave it out")
     if output:
         check_output("--output", output, corpora.input_files(data.sources))
-    options = data.model_dump(include={*PAIRS[1:]})
-    options |= {"split": split, "cleaned": False}
-    loaded = [corpora.load(source, **options) for source in data.sources]
+    options = data.model_dump(include={*PAIRS[1:]}) | {"cleaned": False}
+    loaded = [corpora.load(source, split, **options) for source in data.sources]
     translator = load_translator(run, checkpoint, _chosen(decoding), xla)
     from tfxformer.evaluation import evaluate
 
@@ -226,8 +222,6 @@ def translate(
         raise UserError("give texts or --input, not both")
     if prefix and (decoding.n_best > 1 or scores or xla):
         raise UserError("--prefix cannot go with --n-best, --scores or --xla")
-    if decoding.n_best > 1 and scores:
-        raise UserError("--n-best already prints scores: leave out --scores")
     texts = [
         read_argument(one, f"text {number}", data.encoding)
         for number, one in enumerate(text or [], 1)

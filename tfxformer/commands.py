@@ -6,6 +6,7 @@ import inspect
 import itertools
 import operator
 import re
+import signal
 import sys
 from pathlib import Path
 from typing import Annotated, get_type_hints
@@ -15,7 +16,7 @@ from typer import Option
 
 import tfxformer
 from tfxformer.console import start_logging, start_tensorflow
-from tfxformer.errors import INTERRUPTED, Stopped, UserError
+from tfxformer.errors import Stopped, UserError
 from tfxformer.repository import chosen_model
 
 Checkpoint = Annotated[str, Option(help="The weights of a run folder: best or last.")]
@@ -47,7 +48,7 @@ class _Group(typer.core.TyperGroup):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
-            raise Stopped("interrupted", INTERRUPTED) from None
+            raise Stopped(signal.SIGINT) from None
         except BrokenPipeError:  # the reader has closed the pipe, as `head` does
             sys.stdout = None
             sys.exit(0)

@@ -216,12 +216,7 @@ class TrainingConfig(Settings, title="training"):
 
 
 class Config(Settings):
-    """All the settings of a run, in the sections of its YAML file.
-
-    Example:
-        >>> Config().model.norm
-        'post'
-    """
+    """All the settings of a run, in the sections of its YAML file."""
 
     model: ModelConfig = ModelConfig()
     tokenizer: TokenizerConfig = TokenizerConfig()

@@ -1,6 +1,7 @@
 """Errors for the user, and files that are written whole or not at all."""
 
 import os
+import signal
 from pathlib import Path
 
 
@@ -9,42 +10,29 @@ class UserError(Exception):
 
     The message is one line that names the file, line, option or value and says
     what to do. The command line prints it and exits with 1.
-
-    Example:
-        >>> str(UserError("pairs.tsv, line 3: one column; put a tab between the two"))
-        'pairs.tsv, line 3: one column; put a tab between the two'
     """
-
-
-# Exit codes. 75 after SIGTERM asks a scheduler to run the command again.
-PREEMPTED, INTERRUPTED = 75, 130
 
 
 class Stopped(BaseException):
-    """A signal stopped training, and its state is saved; the same command resumes it.
+    """A signal stopped the command; ``what`` says what is saved.
 
-    It is not an `Exception`, so that no handler treats it as a failure.
-
-    Args:
-        message: one line.
-        code: the exit code: 75 after SIGTERM, 130 after Ctrl-C.
+    It is not an `Exception`, so that no handler treats it as a failure. Its ``code`` is
+    the exit code: 130 after Ctrl-C, and 75 after SIGTERM, which asks a scheduler to run
+    the command again.
     """
 
-    def __init__(self, message, code):
-        super().__init__(message)
-        self.code = code
+    def __init__(self, number, what=""):
+        said, self.code = "interrupted", 130
+        if number == signal.SIGTERM:
+            said, self.code = "stopped by SIGTERM", 75
+        super().__init__(f"{said}: {what}" if what else said)
 
 
 def check_output(option, path, inputs=()):
     """Checks, before any work, that a file can be written and is not an input.
 
-    Args:
-        option: its option on the command line, such as "--out".
-        path: the file to write.
-        inputs: the paths of the input files.
-
     Raises:
-        UserError: it cannot be written, or it is an input.
+        UserError: otherwise; the message has the option, such as "--out".
     """
     path, folder = Path(path), Path(path).resolve().parent
     if path.is_dir():
@@ -62,14 +50,7 @@ def write_file(path, data):
     """Writes a file in one step: readers see the old content or all of the new.
 
     A symbolic link stays, and its target is replaced. A device such as
-    ``/dev/stdout`` is written to directly.
-
-    Args:
-        path: the file.
-        data: its bytes.
-
-    Returns:
-        The path.
+    ``/dev/stdout`` is written to directly. Returns the path.
 
     Raises:
         UserError: it cannot be written.

@@ -83,7 +83,7 @@ def load(
         raise UserError(f"no split {split!r}; choose one of train, validation, test")
     counts = Counts()
     if source in _NAMES:
-        pairs = phrasebook()[split] if source != "ted" else ted.load(split, data_dir)
+        pairs = ted.load(split, data_dir) if source == "ted" else phrasebook()[split]
         counts["read"] = len(pairs)
     else:
         pairs = read_pairs(_find_files(source), counts, columns, encoding)

@@ -35,19 +35,10 @@ def pick(line, columns):
 
 
 def read_pairs(paths, counts, columns=None, encoding="utf-8"):
-    """Read pairs from one TSV, or from two files with a sentence on each line.
+    """Read `Pair`s from one TSV, or from two files with a sentence on each line.
 
-    Malformed lines are counted and skipped, in both parallel files. The log names the
-    first ten.
-
-    Args:
-        paths: The path of a TSV, or the paths of the sources and of the targets.
-        counts: `Counts`, to which the lines read and the malformed ones are added.
-        columns: For a TSV, as in `pick`.
-        encoding: One of Python's codecs.
-
-    Yields:
-        `Pair`s, unchanged.
+    Malformed lines are skipped, in both parallel files, and the log names the first
+    ten. The lines read and skipped are added to the `Counts`.
 
     Raises:
         UserError: A file cannot be read or is empty, or the files have different

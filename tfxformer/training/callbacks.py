@@ -21,7 +21,7 @@ from sacrebleu.metrics import BLEU
 from tfxformer.batches import evaluation_batches
 from tfxformer.console import say
 from tfxformer.decoding.search import decode
-from tfxformer.errors import INTERRUPTED, PREEMPTED, Stopped, UserError
+from tfxformer.errors import Stopped, UserError
 from tfxformer.training.run import ARRAYS, AVERAGED, WEIGHTS
 
 # Steps between two lines of metrics, and translations shown at each validation.
@@ -106,7 +106,7 @@ class RunCallback(keras.callbacks.Callback):
             self._save()
         if caught:
             what = f"step {state.step:,} is saved; the same command resumes from there"
-            raise stopped(caught, what)
+            raise Stopped(caught, what)
 
     def _not_finite(self, step, what):
         return UserError(
@@ -203,13 +203,6 @@ def _means(loss, entropy, correct, tokens):
         "masked_accuracy": correct / tokens,
         "perplexity": math.exp(min(entropy / tokens, 700.0)),
     }
-
-
-def stopped(number, what):
-    """The `Stopped` exception for a signal, given by its number."""
-    if number == signal.SIGTERM:
-        return Stopped(f"stopped by SIGTERM: {what}", PREEMPTED)
-    return Stopped(f"interrupted: {what}", INTERRUPTED)
 
 
 class Journal:

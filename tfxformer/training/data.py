@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tfxformer import corpora
-from tfxformer.batches import TokenFile, write_tokens
+from tfxformer.batches import TokenFile, encode_pairs, write_tokens
 from tfxformer.corpora import Pair
 from tfxformer.corpora.splitting import hold_out
 from tfxformer.errors import UserError
@@ -57,7 +57,7 @@ def load_data(config, run):
     if not (run.checkpoints() and run.tokenizer_file.exists()):
         _make_tokenizer(config, sources).save(run.tokenizer_file)
     tokenizer, longest = run.tokenizer(), config.model.max_length
-    fits = [max(map(len, row)) < longest for row in _encoded(valid, tokenizer)]
+    fits = [max(map(len, row)) < longest for row in encode_pairs(valid, tokenizer)]
     about = {
         "made_of": [*made_of, tokenizer.digest],
         "valid": [*itertools.compress(valid, fits)],
@@ -81,7 +81,7 @@ def open_data(run):
     """The `Data` that `load_data` wrote to a `Run`'s folder, or a `UserError`."""
     tokenizer, tokens = run.tokenizer(), TokenFile(run.tokens_folder)
     valid = [Pair(*pair) for pair in tokens.about["valid"]]
-    return Data(tokenizer, tokens, valid, _encoded(valid, tokenizer))
+    return Data(tokenizer, tokens, valid, encode_pairs(valid, tokenizer))
 
 
 def _read_pairs(config):
@@ -155,9 +155,3 @@ def _make_tokenizer(config, sources):
     if config.tokenizer.shared:
         return learn(0, 1)
     return Tokenizer(learn(0).model, learn(1))
-
-
-def _encoded(pairs, tokenizer):
-    texts = ([pair[side] for pair in pairs] for side in (0, 1))
-    sides = zip(tokenizer.sides, texts, strict=True)
-    return list(zip(*(side.encode(texts) for side, texts in sides), strict=True))

@@ -21,14 +21,12 @@ def settings(name):
     """
     path = _find(name)
     if not _is_export(path):
-        theirs = Run.open(path).config().model_dump()
-        return {section: theirs[section] for section in ("model", "tokenizer")}
+        return Run.open(path).config().model_dump(include={"model", "tokenizer"})
     architecture = read_metadata(path)["architecture"]
+    # Exports of earlier versions have fewer settings.
+    known = ModelConfig.model_fields.keys() & architecture
     return {
-        # Exports of earlier versions have fewer settings.
-        "model": {
-            x: architecture[x] for x in ModelConfig.model_fields.keys() & architecture
-        },
+        "model": {name: architecture[name] for name in known},
         "tokenizer": {"vocab_size": architecture["input_vocab_size"]},
     }
 

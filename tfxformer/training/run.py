@@ -14,6 +14,7 @@ import numpy as np
 
 from tfxformer.config import load_config
 from tfxformer.errors import UserError
+from tfxformer.tokenizer import Tokenizer
 
 log = logging.getLogger("tfxformer")
 
@@ -24,16 +25,7 @@ ARRAYS, STATE, DIGESTS = "state.npz", "state.json", "sha256.json"
 
 @dataclass(frozen=True)
 class Run:
-    """The files of a run folder, each a path.
-
-    Args:
-        path: the folder.
-
-    Example:
-        >>> run = Run(Path("runs/mine"))
-        >>> run.config_file.as_posix(), run.weights_file("best").as_posix()
-        ('runs/mine/config.yaml', 'runs/mine/best.weights.h5')
-    """
+    """The files of a run folder, each a path in the folder's path."""
 
     path: Path
 
@@ -65,8 +57,6 @@ class Run:
 
     def tokenizer(self):
         """The run's `Tokenizer`."""
-        from tfxformer.tokenizer import Tokenizer  # slow to import
-
         return Tokenizer.load(self.tokenizer_file)
 
     def load(self, checkpoint="best"):
@@ -179,13 +169,9 @@ class Run:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Everything a run needs to resume as if it had never stopped.
+    """Everything a run needs to resume as if it had never stopped."""
 
-    Args:
-        path: its folder, such as ``checkpoints/step-00001000``.
-    """
-
-    path: Path
+    path: Path  # such as checkpoints/step-00001000
 
     step = property(lambda self: int(self.path.name.removeprefix("step-")))
     weights_file = property(lambda self: self.path / WEIGHTS)  # not averaged

@@ -13,9 +13,9 @@ import tensorflow as tf
 from tfxformer import corpora
 from tfxformer.batches import TrainingBatches
 from tfxformer.console import console, quiet_stderr, say
-from tfxformer.errors import UserError
+from tfxformer.errors import Stopped, UserError
 from tfxformer.training import fine_tuning
-from tfxformer.training.callbacks import RunCallback, State, stopped
+from tfxformer.training.callbacks import RunCallback, State
 from tfxformer.training.data import load_data, open_data
 from tfxformer.training.run import Run, build_model, load_weights
 from tfxformer.training.step import TrainingTransformer
@@ -50,13 +50,6 @@ def train(config, out):
             finite, the results cannot be saved, or another worker is lost.
         OSError: the folder cannot be written to.
         Stopped: after SIGTERM or SIGINT, once the state is saved.
-
-    Example:
-        >>> from tfxformer.config import load_config
-        >>> train(load_config("tiny", overrides=["data.sources=[nowhere.tsv]"]), "run")
-        Traceback (most recent call last):
-        ...
-        tfxformer.errors.UserError: 'nowhere.tsv' not found: expected phrasebook, ...
     """
     cluster, run, settings = join(), Run(Path(out)), config.training
     devices = cluster.describe()
@@ -90,9 +83,9 @@ def train(config, out):
         with cluster.strategy.scope():
             transformer = build_model(config, data.tokenizer, settings.precision)
             model = TrainingTransformer(transformer, settings)
-        size = f"{data.tokenizer.target.vocab_size:,}"
-        text = "model: %s parameters, %s tokens, on %s"
-        log.info(text, f"{transformer.count_params():,}", size, devices)
+        parameters = transformer.count_params()
+        tokens = data.tokenizer.target.vocab_size
+        log.info(f"model: {parameters:,} parameters, {tokens:,} tokens, on {devices}")
         state = _resume(config, run, data, model, cluster)
         if state.step >= settings.steps or state.out_of_patience(settings):
             log.info("the run has already ended, in step %s", f"{state.step:,}")
@@ -129,13 +122,12 @@ def _check_same(config, run, may_change):
     refused, old = [], run.config().model_dump()
     for section, values in config.model_dump().items():
         for name, value in values.items():
-            text = f"{section}.{name} was {old[section][name]!r} and is {value!r}"
-            if old[section][name] == value:
-                continue
-            if name in may_change:
-                log.info("%s: resuming with another setting: %s", run.path, text)
-            else:
-                refused.append(text)
+            before = old[section][name]
+            change = f"{section}.{name} was {before!r} and is {value!r}"
+            if before != value and name in may_change:
+                log.info("%s: resuming with another setting: %s", run.path, change)
+            elif before != value:
+                refused.append(change)
     if refused:
         raise UserError(
             f"{run.path}: has a run with other settings ({'; '.join(refused)}): "
@@ -222,7 +214,7 @@ class _Signals:
             self.caught = number
         # Some schedulers send SIGTERM twice; a second Ctrl-C stops at once.
         elif not (self.wait and number == signal.SIGTERM):
-            raise stopped(number, "the same command resumes from the last checkpoint")
+            raise Stopped(number, "the same command resumes from the last checkpoint")
 
 
 # --- Several devices, and several processes on several machines ---
