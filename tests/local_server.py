@@ -17,11 +17,11 @@ def wait_for(condition, seconds=60):
 @contextlib.contextmanager
 def serving(repository=None, config=None, **settings):
     """A server in a thread of this process."""
-    from tfxformer.server import ServerSettings
-    from tfxformer.server.local import running
+    from tfxformer.server import ServerSettings, local
 
-    free = {"rest_port": 0, "grpc_port": 0, "poll": 0.05}
-    server = running(repository, config, ServerSettings(**free | settings))
+    local.POLL = 0.05
+    free = {"rest_port": 0, "grpc_port": 0}
+    server = local.running(repository, config, ServerSettings(**free | settings))
     with (
         start_blocking_portal() as portal,
         portal.wrap_async_context_manager(server) as addresses,

@@ -103,12 +103,6 @@ def bulk(
 
     Raises:
         UserError: An input does not exist, the output exists, or no record is valid.
-
-    Example:
-        >>> bulk(["no-such-file.txt"], "translated")
-        Traceback (most recent call last):
-        ...
-        tfxformer.errors.UserError: no-such-file.txt: no such file
     """
     if format not in (None, "text", *FORMATS.values()):
         raise UserError(f"--format {format}: choose text, csv, tsv, jsonl or parquet")

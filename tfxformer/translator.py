@@ -282,11 +282,9 @@ class Translator:
         Yields:
             The translation so far, a string, after each token; at the end, all of it.
         """
-        options = self.options.updated(n_best=1)
-        if options.beam_size > 1:
-            options = options.updated(
-                beam_size=1, length_penalty=None, coverage_penalty=0.0
-            )
+        options = self.options.updated(
+            n_best=1, beam_size=1, length_penalty=None, coverage_penalty=0.0
+        )
         done = ""
         for place, piece in enumerate(self.parts(text)):
             if place % 2:
@@ -330,9 +328,6 @@ class Translator:
         attention = answer["attention"][0, :, :, : len(target), : len(source)]
         return Explanation(source, target, attention)
 
-    def _length(self, text):
-        return self._lengths([text])[0]
-
     def _lengths(self, texts, side=0):
         """The number of tokens in each source (side 0) or translation: an int array."""
         encode = self.tokenizer.sides[side].encode
@@ -342,7 +337,9 @@ class Translator:
         """Cuts the sentences that are too long for the model."""
         limit, fitting = self.max_length - 1, pieces[:1]
         for sentence, space in zip(pieces[1::2], pieces[2::2], strict=True):
-            parts = sentences.split_to_fit(sentence, self._length, limit)
+            parts = sentences.split_to_fit(
+                sentence, lambda text: self._lengths([text])[0], limit
+            )
             if len(parts) > 1:
                 long = f"a sentence of more than {limit} tokens"
                 log.info("text %d: %s becomes %d parts", number, long, len(parts[::2]))

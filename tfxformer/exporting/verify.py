@@ -44,11 +44,6 @@ class Report(NamedTuple):
         ok: whether every check passed.
         lines: a line for each check, with "ok" or "FAIL" first, and for other findings
             such as the signatures. The last line is the verdict.
-
-    Example:
-        >>> print(Report("export/pt_en/1", True, ["ok    load: in time"]).describe())
-        SavedModel export/pt_en/1
-        ok    load: in time
     """
 
     path: Path
@@ -74,12 +69,6 @@ def verify(path, *, allow_xla=False):
 
     Raises:
         UserError: there is no SavedModel.
-
-    Example:
-        >>> verify("nowhere")
-        Traceback (most recent call last):
-        ...
-        tfxformer.errors.UserError: nowhere: there is no such folder
     """
     started = time.perf_counter()
     path = find_saved_model(path)

@@ -16,12 +16,7 @@ Port = Annotated[int, Field(ge=0, le=65535)]
 
 
 class ServerSettings(Settings):
-    """The settings of the server.
-
-    Example:
-        >>> ServerSettings(rest_port=0).host
-        '127.0.0.1'
-    """
+    """The settings of the server."""
 
     host: str = "127.0.0.1"
     """The address to listen on; 0.0.0.0 for all."""
@@ -41,17 +36,13 @@ class ServerSettings(Settings):
     """Seconds until a REST request times out."""
     grace: Annotated[float, Field(ge=0)] = 30.0
     """Seconds for pending requests to finish at shutdown."""
-    poll: Positive = 1.0
-    """Seconds between checks for new versions."""
 
 
 class ServingError(Exception):
-    """An error for a client.
+    """An error for a client: the name of a gRPC status code, and a message.
 
-    Args:
-        code: The name of a gRPC status code.
-        message: The error, cut to one line that fits into gRPC's headers.
-        http_status: The HTTP status, if it is not the code's usual one.
+    The message is cut to one line that fits into gRPC's headers. ``http_status``
+    replaces the code's usual HTTP status.
     """
 
     def __init__(self, code, message, http_status=None):

@@ -15,24 +15,15 @@ from tfxformer.server.batching import Batcher
 from tfxformer.server.configs import find_models
 from tfxformer.server.models import Models
 
+POLL = 1.0  # seconds between checks for new versions
+
 
 def serve(repository, config=None, settings=None):
-    """Serves models until SIGTERM or Ctrl-C.
-
-    Args:
-        repository: As for `configs.find_models`.
-        config: As for `configs.find_models`.
-        settings: `ServerSettings`.
+    """Serves the models of `configs.find_models` until SIGTERM or Ctrl-C.
 
     Raises:
         UserError: There is no model to serve, or a port is taken.
         KeyboardInterrupt: After Ctrl-C, once all requests are answered.
-
-    Example:
-        >>> serve("nowhere")
-        Traceback (most recent call last):
-        ...
-        tfxformer.errors.UserError: nowhere: no such folder
     """
 
     async def until_told():
@@ -63,7 +54,7 @@ async def running(repository, config, settings):
     http_server = uvicorn.Server(uvicorn.Config(RestApi(*parts), **quiet, **grace))
     http_server.capture_signals = contextlib.nullcontext  # `serve` handles them
     http = asyncio.create_task(http_server.serve([listener]))
-    watching = asyncio.create_task(models.watch(settings.poll))
+    watching = asyncio.create_task(models.watch(POLL))
     await grpc_server.start()
     rest, grpc = f"{host}:{listener.getsockname()[1]}", f"{host}:{grpc_port}"
     say(f"REST: http://{rest}\ngRPC: {grpc}\nready: {', '.join(models.configs)}")
