@@ -179,6 +179,8 @@ def evaluate(
     """Translate sentence pairs and score the results with BLEU and chrF."""
     if not data.sources:
         raise UserError("give sentence pairs to evaluate, such as --data test.tsv")
+    if decoding.n_best > 1:
+        raise UserError("--n-best: only the best translation is scored; leave it out")
     if output:
         check_output("--output", output, corpora.input_files(data.sources))
     options = data.model_dump(include={*PAIRS[1:]}) | {"cleaned": False}
