@@ -37,12 +37,12 @@ def test_scores_are_those_of_sacrebleu_s_command(tmp_path, lowercase):
     scores = compare(TRANSLATIONS, REFERENCES, lowercase=lowercase)
     assert scores.bleu == pytest.approx(expected["BLEU"]["score"], abs=1e-6)
     assert scores.chrf == pytest.approx(expected["chrF2"]["score"], abs=1e-6)
-    assert scores.bleu_signature == expected["BLEU"]["signature"]
-    assert scores.chrf_signature == expected["chrF2"]["signature"]
-    assert ("case:lc" if lowercase else "case:mixed") in scores.bleu_signature
+    signatures = expected["BLEU"]["signature"], expected["chrF2"]["signature"]
+    assert scores.signatures == signatures
+    assert ("case:lc" if lowercase else "case:mixed") in signatures[0]
     bleu, chrf = scores.describe().splitlines()
-    assert bleu == f"BLEU {scores.bleu:.2f}  ({scores.bleu_signature})"
-    assert chrf == f"chrF {scores.chrf:.2f}  ({scores.chrf_signature})"
+    assert bleu == f"BLEU {scores.bleu:.2f}  ({signatures[0]})"
+    assert chrf == f"chrF {scores.chrf:.2f}  ({signatures[1]})"
 
 
 def test_evaluate_translates_sources_and_compares_with_targets_in_order():

@@ -470,7 +470,6 @@ def demo(
     run: Model = None,
     host: Annotated[str, Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, Option(min=0, max=65535, help="0 for a free one.")] = 7860,
-    checkpoint: Checkpoint = "best",
 ):
     """Open a local web page to translate and to look at attention.
 
@@ -480,7 +479,7 @@ def demo(
     start_tensorflow()
     from tfxformer.demo import demo
 
-    demo(run, checkpoint, host, port)
+    demo(run, host, port)
 
 
 app.add_typer(plot, name="plot", rich_help_panel="Look")

@@ -135,12 +135,9 @@ def option(field):
 
 
 def with_settings(argument, kind, *fields):
-    """A decorator that gives a command an option for each field of some settings.
+    """A decorator that replaces a command's argument, some settings, by options.
 
-    Args:
-        argument: the command's argument for the settings; the options replace it.
-        kind: the class of the settings.
-        fields: the fields to use; by default all of them.
+    Each field of the settings' class gets an option; by default all its fields.
     """
     fields = fields or [*kind.model_fields]
 

@@ -56,9 +56,6 @@ def start_tensorflow():
     """Imports Keras on TensorFlow, and lets TensorFlow find its devices.
 
     ``TF_CPP_MIN_LOG_LEVEL=0`` in the environment shows TensorFlow's messages.
-
-    Raises:
-        UserError: ``KERAS_BACKEND`` names another backend.
     """
     # The environment variable overrides Keras's own settings file.
     backend = os.environ.setdefault("KERAS_BACKEND", "tensorflow")

@@ -37,13 +37,12 @@ PADDING = 3  # tokens of padding in the picture of the padding mask
 CANDIDATES = 5  # next tokens at each step
 
 
-def demo(run=None, checkpoint="best", host="127.0.0.1", port=7860):
+def demo(run=None, host="127.0.0.1", port=7860):
     """Serves the page until SIGTERM or Ctrl-C; prints its address when it is ready.
 
     Args:
         run: a run folder or an exported model; None for the model that comes with the
             package.
-        checkpoint: "best" or "last", for a run folder.
         host: the address to listen on.
         port: the port; 0 for a free one.
 
@@ -51,19 +50,13 @@ def demo(run=None, checkpoint="best", host="127.0.0.1", port=7860):
         UserError: when the port is taken, or there is no such model.
         SystemExit: after SIGTERM.
         KeyboardInterrupt: after Ctrl-C.
-
-    Example:
-        >>> demo("nowhere", port=0)
-        Traceback (most recent call last):
-        ...
-        tfxformer.errors.UserError: nowhere: there is no such run folder
     """
     try:  # before the model loads, which takes seconds
         socket.create_server((host, port)).close()
     except OSError as error:
         raise UserError(f"--host {host} --port {port}: {error.strerror}") from None
     path = chosen_model(run)
-    translator = Translator.load(path, checkpoint)
+    translator = Translator.load(path)
     sides = ("Portuguese", "English") if run is None else ("Source", "Target")
     page = _page(translator, *sides, model="/".join(Path(path).parts[-2:]))
     from gradio.themes import Default

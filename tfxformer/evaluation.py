@@ -12,23 +12,19 @@ class Evaluation:
     Attributes:
         bleu: BLEU (Papineni et al. 2002), 0 to 100.
         chrf: chrF2 (Popović 2015), 0 to 100.
-        bleu_signature: sacreBLEU's description of the computation.
-        chrf_signature: the same for chrF.
+        signatures: sacreBLEU's descriptions of the two computations.
         translations: a list of strings, in order.
     """
 
     bleu: float
     chrf: float
-    bleu_signature: str
-    chrf_signature: str
+    signatures: tuple
     translations: list
 
     def describe(self):
         """Both metrics as text, one on each line."""
-        return (
-            f"BLEU {self.bleu:.2f}  ({self.bleu_signature})\n"
-            f"chrF {self.chrf:.2f}  ({self.chrf_signature})"
-        )
+        bleu, chrf = self.signatures
+        return f"BLEU {self.bleu:.2f}  ({bleu})\nchrF {self.chrf:.2f}  ({chrf})"
 
 
 def compare(translations, references, lowercase=False):
@@ -50,8 +46,7 @@ def compare(translations, references, lowercase=False):
     return Evaluation(
         bleu=bleu.corpus_score(translations, [references]).score,
         chrf=chrf.corpus_score(translations, [references]).score,
-        bleu_signature=str(bleu.get_signature()),
-        chrf_signature=str(chrf.get_signature()),
+        signatures=(str(bleu.get_signature()), str(chrf.get_signature())),
         translations=list(translations),
     )
 

@@ -48,8 +48,7 @@ class Transformer(keras.Model):
         max_length: the most positions in a source or a target.
         learned_positions: learn positions instead of the fixed sines and cosines.
         use_positions: False leaves positions out, to show their effect.
-        attention_dropout: dropout of the attention weights; None for
-            ``dropout_rate``.
+        attention_dropout: dropout of the attention weights; None for ``dropout_rate``.
         activation_dropout: dropout of the feed-forward networks' hidden layers.
         activation: of these hidden layers: "relu" (the paper's), or "swish", which most
             OPUS-MT models use (Ramachandran et al. 2017).

@@ -15,16 +15,10 @@ XLA_COLUMNS = tuple(16 * 2**i for i in range(12))
 
 
 def signatures(tokenizer, transformer, options, xla=False):
-    """The signatures of the export's contract.
+    """The signatures of the export's contract: graph functions by name.
 
-    Args:
-        tokenizer: a `Tokenizer`.
-        transformer: the `Transformer` that was trained with it.
-        options: the `DecodingOptions` of every signature that translates.
-        xla: compile decoding with XLA, for a few shapes.
-
-    Returns:
-        Functions by name, with tensors by name as inputs and outputs.
+    Their inputs and outputs are tensors by name. With ``xla``, they compile decoding
+    for a few shapes.
     """
     longest = transformer.max_length - 1  # besides the start or the end token
     one = options.updated(n_best=1)

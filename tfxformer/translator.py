@@ -100,10 +100,8 @@ class Translator:
             UserError: there is no usable model at the path.
 
         Example:
-            >>> Translator.load("nowhere")
-            Traceback (most recent call last):
-            ...
-            tfxformer.errors.UserError: nowhere: there is no such run folder
+            >>> Translator.load()("Bom dia!")
+            'Good morning!'
         """
         path = find_model(path)
         if not (path / "saved_model.pb").exists():

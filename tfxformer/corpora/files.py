@@ -39,10 +39,6 @@ def read_pairs(paths, counts, columns=None, encoding="utf-8"):
 
     Malformed lines are skipped, in both parallel files, and the log names the first
     ten. The lines read and skipped are added to the `Counts`.
-
-    Raises:
-        UserError: A file cannot be read or is empty, or the files have different
-            numbers of lines.
     """
     number = skipped = 0
     for number, lines in enumerate(zip_longest(*map(_open, paths)), start=1):

@@ -24,16 +24,7 @@ class GreedyState(NamedTuple):
 
 
 def greedy_search(sources, step, options):
-    """A `Search` that writes one hypothesis a sentence, or ``n_best`` samples.
-
-    Args:
-        sources: `Sources`.
-        step: a `DecoderStep`.
-        options: `DecodingOptions`.
-
-    Returns:
-        A `Search` with results ids, score and rank.
-    """
+    """A `Search` that writes one hypothesis a sentence, or ``n_best`` samples."""
     samples = options.n_best
     pair = (ops.shape(sources.limit)[0], samples)
 

@@ -56,17 +56,10 @@ class GrowingBuffers:
         return None
 
     def repeat(self, search, sources):
-        """Repeats a search's step until every sentence has ended.
+        """The results of all sentences, after repeating a search's step to their ends.
 
         When a quarter of the sentences have ended, they leave the batch, so that later
         steps cost nothing for them.
-
-        Args:
-            search: a `Search`.
-            sources: a structure of tensors that stay the same in all steps.
-
-        Returns:
-            The results of all the sentences.
         """
         zero, everyone = ops.zeros((), "int32"), ops.arange(_count(sources))
         start = (zero, everyone, sources, search.start, search.results(search.start))

@@ -78,12 +78,8 @@ class DecodingOptions(Settings):
     def describe(self):
         """The method and the options that differ from the defaults, as a dictionary."""
         method = "greedy" if self.beam_size == 1 else "beam"
-        changed = {
-            name: value
-            for name, value in dict(self).items()
-            if value != DecodingOptions.model_fields[name].default
-        }
-        return {"method": "sampling" if self.sampling else method, **changed}
+        method = "sampling" if self.sampling else method
+        return {"method": method, **self.model_dump(exclude_defaults=True)}
 
     @classmethod
     def described(cls, description):

@@ -87,12 +87,6 @@ def import_marian(folder, target_language=None, options=None, source=None):
     Raises:
         UserError: a file is missing or damaged, files do not fit together, or the model
             has a part that `Transformer` does not have.
-
-    Example:
-        >>> import_marian("nowhere")
-        Traceback (most recent call last):
-        ...
-        tfxformer.errors.UserError: nowhere/config.json: No such file or directory
     """
     folder = Path(folder)
     config = _read_json(folder / "config.json")
@@ -112,10 +106,8 @@ def import_marian(folder, target_language=None, options=None, source=None):
         raise UserError(f"{file}: {problem}: {error}") from None
     search = config | _read_json(folder / "generation_config.json", {})
     beam, penalty = (search.get(x) or 1 for x in ("num_beams", "length_penalty"))
-    own = "the model's own search has beam %s and length penalty %g"
-    log.info(
-        f"{own}; --beam %s searches so, with length penalty 1", beam, penalty, beam
-    )
+    own = f"the model's own search has beam {beam} and length penalty {penalty:g}"
+    log.info(f"{own}; --beam {beam} searches so, with length penalty 1")
     translator = Translator(tokenizer, transformer, options)
     card = _read_card(folder / "README.md")
     translator.origin = {

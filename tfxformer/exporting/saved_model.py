@@ -69,12 +69,6 @@ def export(
 
     Raises:
         UserError: the run cannot be read, or the export would not serve.
-
-    Example:
-        >>> export("nowhere", precision="float8")
-        Traceback (most recent call last):
-        ...
-        tfxformer.errors.UserError: precision 'float8': choose float32 or float16
     """
     if precision not in ("float32", "float16"):
         raise UserError(f"precision {precision!r}: choose float32 or float16")

@@ -234,12 +234,12 @@ def draw_schedules(schedules, steps):
     """
     at = np.unique(np.linspace(0, steps - 1, 400).astype(int)).tolist()
     row = {"split": "train"}
-    runs = {}
-    for name, schedule in schedules.items():
-        runs[name] = [
-            row | {"step": n, "learning_rate": float(schedule(n))} for n in at
-        ]
-    return draw_curves(runs)
+    return draw_curves(
+        {
+            name: [row | {"step": n, "learning_rate": float(schedule(n))} for n in at]
+            for name, schedule in schedules.items()
+        }
+    )
 
 
 def draw_lengths(lengths, unit="tokens"):

@@ -13,18 +13,11 @@ from tfxformer.errors import UserError
 
 
 def find_models(repository, config=None):
-    """Finds the models to serve.
+    """Finds the ``ModelConfig``s to serve, or raises a `UserError`.
 
-    Args:
-        repository: A folder of models, ``NAME/VERSION``, to serve the newest of each.
-        config: A models.config in TensorFlow Serving's format, in place of a
-            repository. A relative ``base_path`` is relative to the file's folder.
-
-    Returns:
-        A list of ``ModelConfig``.
-
-    Raises:
-        UserError: There is no model, or a line or model of the config is wrong.
+    A repository is a folder of models, ``NAME/VERSION``, of which the newest versions
+    are served. A models.config in TensorFlow Serving's format replaces it; its relative
+    paths are relative to the file's folder.
     """
     if config is not None:
         return _read_config(Path(config))

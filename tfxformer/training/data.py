@@ -40,9 +40,6 @@ def load_data(config, run):
     """Reads all pairs of a `Config`, and learns the vocabulary if there is none yet.
 
     The token ids stay in the folder of the `Run` until settings or files change.
-
-    Raises:
-        UserError: a source cannot be read, or all its pairs are too long.
     """
     made_of = _made_of(config)
     if run.tokens_folder.exists() and run.tokenizer_file.exists():

@@ -252,14 +252,9 @@ def load_weights(model, file):
 
 
 def measurements(path):
-    """Reads the metrics of a run folder.
+    """Reads the metrics of a run folder: a list of dicts, or an OSError.
 
-    Returns:
-        A list of dicts, each with ``step``, ``split`` ("train" or "validation") and
-        values by name, such as ``loss``.
-
-    Raises:
-        OSError: the folder has no metrics, or they cannot be read.
+    Each has ``step``, ``split`` ("train" or "validation") and values, such as ``loss``.
     """
     file = Run(Path(path)).metrics_file
     *lines, _ = file.read_bytes().split(b"\n")  # a kill may cut off the last line
