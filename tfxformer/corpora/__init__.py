@@ -62,7 +62,8 @@ def load(
         data_dir: The folder of TensorFlow Datasets, for ted.
         cleaned: Drop duplicates, empty sides, and pairs beyond the limits below. False,
             for evaluation, drops only malformed lines.
-        max_characters, max_length_ratio: As in `clean`.
+        max_characters: As in `clean`.
+        max_length_ratio: As in `clean`.
         columns: The numbers, from 1, of a TSV's source and target columns; None if it
             has only these two.
         encoding: The encoding of the files, one of Python's codecs.

@@ -75,9 +75,6 @@ def greedy_search(sources, step, options):
     return Search(write, lambda state: ops.any(state.going, axis=1), results, start)
 
 
-# Samples depend on the sentence, never on its neighbours in the batch.
-
-
 def sample_token(logits, uniform, options):
     """Samples a token, int32, for each row of float32 logits ``(rows, vocab)``.
 
@@ -107,7 +104,10 @@ def sample_token(logits, uniform, options):
 
 
 def fingerprint(source):
-    """A number for each row of ids ``(sentences, source)``: a hash of its ids."""
+    """A hash of each row of ids ``(sentences, source)``.
+
+    It makes samples depend on the sentence, never on its neighbours in the batch.
+    """
     source = ops.cast(source, "uint32")
     place = ops.cast(ops.arange(ops.shape(source)[1]), "uint32")
     mixed = mix(source * np.uint32(0x9E3779B1) + mix(place + 1)[None])

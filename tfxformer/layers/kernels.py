@@ -19,8 +19,8 @@ def few_rows_matmul(x, y, transpose_y=False):
     """Many matrix products, faster where each x is known to have only a few rows."""
     if ON_TENSORFLOW and _has_few_rows(x):
         # oneDNN does not replace this version. Its set-up costs 40 us a product on a
-        # CPU, twenty times as much as the products of one query. In float16, its
-        # products of one row stay empty on CPUs with AVX512-FP16, and this has none.
+        # CPU, twenty times as much as the products of one query. This version has no
+        # float16; oneDNN's has an empty result on CPUs with AVX512-FP16.
         wide = tf.float32 if x.dtype == tf.float16 else x.dtype
         product = tf.raw_ops.BatchMatMulV3(
             x=tf.cast(x, wide), y=tf.cast(y, wide), Tout=wide, adj_y=transpose_y
