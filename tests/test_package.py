@@ -2,8 +2,6 @@
 
 import ast
 import graphlib
-import importlib
-import importlib.metadata
 import json
 import subprocess
 import sys
@@ -92,7 +90,3 @@ def test_every_public_name_resolves():
     for name in tfxformer.__all__:
         found = getattr(tfxformer, name)
         assert found.__name__ == name and found.__doc__
-
-
-def test_the_version_is_the_installed_one():
-    assert tfxformer.__version__ == importlib.metadata.version("tfxformer")

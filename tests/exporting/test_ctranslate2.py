@@ -1,7 +1,6 @@
 """The export for CTranslate2 gives the same translations as our decoding."""
 
 import json
-import sys
 
 import ctranslate2
 import numpy as np
@@ -140,10 +139,3 @@ def test_what_cannot_be_is_refused(run_folder, exported, translator):
     model = oracle.tiny_transformer(use_positions=False)
     with pytest.raises(UserError, match="use_positions=False"):
         specification(translator.tokenizer, model)
-
-
-def test_a_missing_package_is_named(command, monkeypatch, tmp_path):
-    monkeypatch.setitem(sys.modules, "ctranslate2", None)
-    args = "--run", "none", "--to", tmp_path, "--format", "ctranslate2"
-    out, err, code = command("export", *args)
-    assert (out, code) == ("", 1) and "pip install 'tfxformer[ctranslate2]'" in err

@@ -220,13 +220,12 @@ def test_wrong_and_damaged_examples(exported, tmp_path):
     [
         (".", "write one with a Keras model's export()"),
         ("run", "is a run folder; export it: tfxformer export --run"),
-        ("model.keras", "not a SavedModel; write one"),
+        ("nowhere", "there is no such folder"),
     ],
 )
 def test_paths_without_a_saved_model(tmp_path, path, message):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "config.yaml").touch()
-    (tmp_path / "model.keras").touch()
     path = tmp_path / path
     with pytest.raises(UserError) as caught:
         verify(path)

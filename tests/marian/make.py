@@ -34,14 +34,8 @@ for _side in ("encoder", "decoder"):
 def main():
     lines = gzip.decompress(PHRASEBOOK.read_bytes()).decode().splitlines()
     sides = [*zip(*(line.split("\t") for line in lines), strict=True)]
-    texts = [
-        "",
-        " ",
-        "Ol\u00e1 \U0001f600!",
-        "\u4f60\u597d",
-        "x",
-        "\ufb01m   do caf\u00e9",
-    ]
+    texts = ["", " ", "Ol\u00e1 \U0001f600!", "\u4f60\u597d", "x"]
+    texts += ["\ufb01m   do caf\u00e9"]
     texts += ["\u0645\u0631\u062d\u0628\u0627 Ana", " ".join(sides[0][:8])]
     texts = [*sides[0][::1050], *texts]
     english = [*sides[1][::1050], *sides[1][1 : len(texts)]][: len(texts)]
