@@ -3,12 +3,15 @@
 import random
 import re
 import shutil
+from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
 
 from tfxformer.corpora import Pair, load, ted
 from tfxformer.errors import UserError
+
+REAL = Path(__file__).parents[2].parent / "shared" / "data" / "tfds"
 
 JOINED = """
 o problema . => o problema.
@@ -115,3 +118,11 @@ def test_a_damaged_copy(prepared, tmp_path, pattern):
     next(copy.rglob(pattern)).write_bytes(b"{" * 40)
     with pytest.raises(UserError, match=r"^ted: train of ted_hrlr_translate/.+$"):
         ted.load("train", copy)
+
+
+@pytest.mark.skipif(not REAL.is_dir(), reason=f"no TED talks at {REAL}")
+def test_the_real_talks():
+    pairs = ted.load("validation", REAL)
+    assert len(pairs) == 1193
+    text = "\n".join(side for pair in pairs for side in pair)
+    assert not re.findall(r" [,;:!?)\]%](?!\.)|[(\[] |``|''| '(?:s|re|ve|ll)\b", text)

@@ -62,10 +62,9 @@ def test_greedy_translations_are_the_same(pair):
     decoded = decode(translator.transformer, source).ids[:, 0].numpy()
     ours = [tokens(row[row > END_ID]) for row in decoded]
     lengths = {"max_input_length": 20, "max_decoding_length": 20}
+    lengths["min_decoding_length"] = 0
     rows = [*map(tokens, ids)]
-    results = engine.translate_batch(
-        rows, beam_size=1, min_decoding_length=0, **lengths
-    )
+    results = engine.translate_batch(rows, beam_size=1, **lengths)
     limits = [min(2 * (len(row) + 1) + 10, 20) for row in ids]
     theirs = [x.hypotheses[0][:n] for x, n in zip(results, limits, strict=True)]
     assert theirs == ours
@@ -97,9 +96,8 @@ def test_the_folder_translates_without_tfxformer(folder, translator):
     source = tokenizer.encode(texts, out_type=str)
     limits = [min(2 * len(tokens) + 12, longest) for tokens in source]
     lengths = {"max_input_length": longest, "max_decoding_length": max(limits)}
-    results = engine.translate_batch(
-        source, beam_size=1, min_decoding_length=0, **lengths
-    )
+    lengths["min_decoding_length"] = 0
+    results = engine.translate_batch(source, beam_size=1, **lengths)
     translations = [
         tokenizer.decode(result.hypotheses[0][:limit])
         for result, limit in zip(results, limits, strict=True)

@@ -197,12 +197,9 @@ def test_a_model_is_downloaded_without_needless_files(tmp_path):
             body = json.dumps(tree if "/tree/" in self.path else found).encode()
             body = file.read_bytes() if "/resolve/" in self.path else body
             self.send_response(200)
-            for key, value in (
-                ("Content-Length", len(body)),
-                ("ETag", f'"{file.name}"'),
-                ("X-Repo-Commit", "0" * 40),
-            ):
-                self.send_header(key, str(value))
+            self.send_header("Content-Length", str(len(body)))
+            self.send_header("ETag", f'"{file.name}"')
+            self.send_header("X-Repo-Commit", "0" * 40)
             self.end_headers()
             if self.command == "GET":
                 self.wfile.write(body)

@@ -113,9 +113,7 @@ def test_every_type_and_shape_of_input(tmp_path):
     functions = {"everything": everything, "nothing": nothing, "long": long}
     lines = inspect(save(tmp_path, **functions, picture=picture))
     report = "\n".join(lines)
-    assert (
-        "ok    run everything: (anything: object (2,), brain: bfloat16 (3,)" in report
-    )
+    assert "ok    run everything: (anything: object (2,), brain: bfloat16" in report
     assert "ok    run nothing: () -> y: " in report
     assert "ok    run long: (x: float32 (2, 16, 3)) -> " in report
     ((name, detail),) = failures(lines).items()

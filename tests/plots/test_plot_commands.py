@@ -99,9 +99,7 @@ def test_decoding(command, model, translator, tmp_path, monkeypatch):
     shares = [f"{share:.0%}" for share in maps["probabilities"].max(-1)]
     for number, ((note, *texts), lines) in enumerate(frames[:-1]):
         step, written = number // 2, (number + 1) // 2
-        assert note.startswith(
-            f"lines: attention of layer {layer + 1}, head {head + 1}"
-        )
+        assert f"attention of layer {layer + 1}, head {head + 1};" in note
         assert texts == [*source, *target[:written], *shares[:written]]
         assert_allclose(lines, 6.5 * weights[layer, head, step])
     assert len(frames[-1][1]) == weights[0, 0].size  # all lines

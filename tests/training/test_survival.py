@@ -123,9 +123,7 @@ def test_a_run_that_is_killed_ends_as_if_it_had_not_been(folder, undisturbed):
             some = before + rng.randint(1, 3)
             condition = lambda: trainings.step() >= some  # noqa: B023, E731
         if trainings.wait_for(process, condition):
-            time.sleep(
-                rng.uniform(0, 0.3) if wanted == "step" else rng.uniform(0, 0.03)
-            )
+            time.sleep(rng.uniform(0, 0.3 if wanted == "step" else 0.03))
         ended = process.poll() is not None
         process.kill()
         _, err, code = finish(process)
