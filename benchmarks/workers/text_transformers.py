@@ -1,0 +1,29 @@
+"""Translates with a Marian model in `transformers` on PyTorch."""
+
+import sys
+
+import torch
+import worker
+from transformers import MarianMTModel, MarianTokenizer
+
+path, _, threads = sys.argv[1:]
+torch.set_num_threads(int(threads))
+model = MarianMTModel.from_pretrained(path).eval()
+names = ("source.spm", "target.spm", "vocab.json")
+tokenizer = MarianTokenizer(*(f"{path}/{name}" for name in names))
+
+
+def decode(texts, beam, tokens):
+    batch = tokenizer(texts, padding=True, return_tensors="pt")
+    with torch.inference_mode():
+        found = model.generate(
+            **batch, num_beams=beam, max_new_tokens=tokens, do_sample=False
+        )
+    return tokenizer.batch_decode(found, skip_special_tokens=True)
+
+
+def finish(found):
+    return {"translations": found}
+
+
+worker.serve(decode, ["transformers", "torch"], finish)
