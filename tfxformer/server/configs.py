@@ -13,7 +13,7 @@ from tfxformer.errors import UserError
 
 
 def find_models(repository, config=None):
-    """Finds the ``ModelConfig``s to serve, or raises a `UserError`.
+    """Finds the models to serve, each a ``ModelConfig``, or raises a `UserError`.
 
     A repository is a folder of models, ``NAME/VERSION``, of which the newest versions
     are served. A models.config in TensorFlow Serving's format replaces it; its relative
