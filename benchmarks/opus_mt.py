@@ -34,7 +34,7 @@ from tfxformer.exporting.saved_model import export  # noqa: E402
 OURS, TRANSFORMERS = "ours, SavedModel", "transformers, PyTorch"
 DECODERS = {
     OURS: ["text_ours.py", "{saved}/{beam}/1"],
-    TRANSFORMERS: ["text_transformers.py", "{marian}", "{beam}", "{threads}"],
+    TRANSFORMERS: ["text_transformers.py", "{marian}"],
     "CTranslate2 float32": ["text_ctranslate2.py", "{folder}", "float32"],
     "CTranslate2 int8": ["text_ctranslate2.py", "{folder}", "int8"],
 }
@@ -108,7 +108,7 @@ def main():
         for beam in args.beams:
             values = {"saved": saved, "marian": marian, "folder": folder, "beam": beam}
             commands = {
-                name: [part.format(**values, threads=args.threads) for part in command]
+                name: [part.format(**values) for part in command]
                 for name, command in DECODERS.items()
             }
             pythons = {TRANSFORMERS: args.transformers}

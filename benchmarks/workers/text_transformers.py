@@ -6,8 +6,7 @@ import torch
 import worker
 from transformers import MarianMTModel, MarianTokenizer
 
-path, _, threads = sys.argv[1:]
-torch.set_num_threads(int(threads))
+path = sys.argv[1]
 model = MarianMTModel.from_pretrained(path).eval()
 names = ("source.spm", "target.spm", "vocab.json")
 tokenizer = MarianTokenizer(*(f"{path}/{name}" for name in names))

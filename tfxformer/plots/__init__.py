@@ -172,8 +172,8 @@ def draw_positions(encoding, kind="heatmap", depths=(1, 5, 15, 20)):
                 image = axes.imshow(values, extent=edges, vmin=-1, vmax=1)
                 axes.set_xlabel("depth (component, from 0)")
                 axes.locator_params(integer=True)
-            panels[0].set(title="even depths: the paper's sines", ylabel=POSITION)
-            panels[1].set_title("odd depths: its cosines")
+            panels[0].set(title="even depths (sines in the paper)", ylabel=POSITION)
+            panels[1].set_title("odd depths (cosines in the paper)")
             figure.colorbar(image, ax=panels, label="value (no unit)")
     else:
         with drawing(6, 5) as figure:

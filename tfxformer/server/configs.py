@@ -15,9 +15,9 @@ from tfxformer.errors import UserError
 def find_models(repository, config=None):
     """Finds the models to serve, each a ``ModelConfig``, or raises a `UserError`.
 
-    A repository is a folder of models, ``NAME/VERSION``, of which the newest versions
-    are served. A models.config in TensorFlow Serving's format replaces it; its relative
-    paths are relative to the file's folder.
+    A repository is a folder of models, ``NAME/VERSION``; the server takes the newest
+    version of each. A models.config in TensorFlow Serving's format replaces it. Its
+    paths may be relative to the file's folder.
     """
     if config is not None:
         return _read_config(Path(config))
