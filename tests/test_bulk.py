@@ -90,9 +90,15 @@ def test_formats(tmp_path, shouting, name, text, expected, reasons):
 def test_parquet(tmp_path, shouting):
     columns = {"n": [7, 8, 9], "text": ["olá", None, "fim"], "more": [0, 0, 0]}
     bulk.parquet.write_table(bulk.pa.table(columns), tmp_path / "a.parquet")
+    others = {"n": ["x"], "text": ["sim"]}  # ids of another type
+    bulk.parquet.write_table(bulk.pa.table(others), tmp_path / "b.parquet")
+    files = [str(tmp_path / name) for name in ("a.parquet", "b.parquet")]
+    with pytest.raises(bulk.UserError, match=r"--id-column n is string, and int64 in"):
+        bulk._id_type(files, ["text", "n"])
+    assert shouting("b.parquet", id_column="n")[1].keys() == {"x"}
     _, rows, dead = shouting("a.parquet", id_column="n")
     row = {"id": 7, "source": "olá", "translation": "OLÁ", "score": -1.0}
-    assert {*rows} == {"7", "9"} and rows["7"] == row
+    assert {*rows} == {"7", "9", "x"} and rows["7"] == row
     assert [*dead] == ["a.parquet:2"]
 
 
@@ -109,8 +115,55 @@ def test_patterns_and_a_batch_that_fails_is_tried_again_one_by_one(tmp_path, sho
         bulk.bulk([str(tmp_path / "b.txt")], str(tmp_path / "bad"))
 
 
+@pytest.mark.parametrize(
+    ("name", "damaged", "line", "mended"),
+    [
+        # The zero bytes after the end are allowed, as gzip allows them.
+        (
+            "a.txt.gz",
+            gzip.compress(b"um\ndois\n")[:-9],
+            3,
+            gzip.compress(b"um") + b"\0",
+        ),
+        ("a.csv", b'text\num\n"dois\nfim\n', 3, b"text\num\n"),
+        ("a.csv", b'text\num\n"dois\n"fim"\n', 3, b"text\num\n"),
+    ],
+)
+def test_a_damaged_file_is_an_error_that_keeps_the_records_before_it(
+    tmp_path, shouting, name, damaged, line, mended
+):
+    (tmp_path / name).write_bytes(damaged)
+    (tmp_path / "b.txt").write_text("fim\n", "utf-8")
+    with pytest.raises(bulk.UserError, match=rf"^\S*{name}: damaged: "):
+        shouting(name, "b.txt")
+    rows = read(tmp_path / "out", "translations-*").values()
+    assert {"UM", "FIM"} <= {row["translation"] for row in rows}
+    (dead,) = read(tmp_path / "out", "dead-letters-*").values()
+    assert dead["place"] == f"{tmp_path / name}:{line}"
+    (tmp_path / name).write_bytes(mended)
+    _, rows, dead = shouting(name, "b.txt")
+    assert {row["translation"] for row in rows.values()} == {"UM", "FIM"}
+    assert not dead
+
+
+def test_a_second_run_skips_finished_files(tmp_path, shouting, monkeypatch):
+    for name in ("a.txt", "b.txt"):
+        (tmp_path / name).write_text(f"{name}\n", "utf-8")
+    shouting("a.txt")
+    seen, parse = [], bulk._parse
+    monkeypatch.setattr(bulk, "_parse", lambda *x: seen.append(x[2]) or parse(*x))
+    counts, rows, _ = shouting("a.txt", "b.txt")
+    assert counts == {"translated": 2} and {*rows} == {"a.txt:1", "b.txt:1"}
+    assert {*seen} == {f"{tmp_path / 'b.txt'}:1"}
+    (tmp_path / "a.txt").write_text("um\ndois\n", "utf-8")  # has changed
+    assert shouting("a.txt", "b.txt")[0] == {"translated": 3}
+    with pytest.raises(bulk.UserError, match="was begun with another format: use"):
+        shouting("a.txt", format="text")
+
+
 # Each line: options, and part of the message.
 REFUSED = """
+-i a.csv --out o[1] | --out o[1]: Beam would read *, ? and [ as a pattern
 -i none.txt --out o | none.txt: no such file
 -i folder --out o | folder: is a folder; use files: 'folder/*.csv'
 -i a.csv --out o --column txt | a.csv:2: no value for 'txt'; the fields are: id, text;

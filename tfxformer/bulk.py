@@ -6,20 +6,29 @@ Beam reads and writes the files, and its `RunInference` runs the model:
                 └─► invalid ───────────┴──────────► dead-letters-*
 
 The records come out in any order: each has an id, or the file and line it came from.
+On this machine each file has a pipeline of its own, so that a second run of the same
+command can skip the files that are finished.
 """
 
+import bz2
+import collections
 import csv
+import functools
+import gzip
+import hashlib
 import itertools
 import json
 import logging
+import lzma
 import os
 import re
+import zlib
 from pathlib import Path
 
 import apache_beam as beam
 import pyarrow as pa
 from apache_beam.io import WriteToParquet, WriteToText, fileio
-from apache_beam.io.filesystem import FileMetadata
+from apache_beam.io.filesystem import CompressionTypes, FileMetadata
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.metrics import Metrics, MetricsFilter
 from apache_beam.ml.inference.base import ModelHandler, RunInference
@@ -36,6 +45,12 @@ log = logging.getLogger("tfxformer")
 FORMATS = {".csv": "csv", ".tsv": "tsv", ".parquet": "parquet"}
 FORMATS |= dict.fromkeys((".jsonl", ".ndjson", ".json"), "jsonl")
 csv.register_dialect("tsv", delimiter="\t", quoting=csv.QUOTE_NONE)
+csv.register_dialect("strict", "excel", strict=True)  # refuses an open quote
+# The outputs, by the beginning of their names.
+OUTPUTS = "translations", "dead-letters"
+# Python's own readers notice the end of a truncated file; Beam's do not.
+READERS = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+DAMAGE = (EOFError, csv.Error, gzip.BadGzipFile, lzma.LZMAError, zlib.error)
 MAX_BYTES = 2**20  # the most bytes in a text
 BATCH = 1024  # records translated together
 
@@ -48,13 +63,8 @@ class Translations(ModelHandler):
         self._model, self._done = model, 0
 
     def load_model(self):
-        """Returns a `Translator`; Beam calls this once in each process."""
-        from tfxformer.console import start_tensorflow
-
-        start_tensorflow()
-        from tfxformer.translator import Translator
-
-        return Translator.load(self._model)
+        """Returns a `Translator`; Beam calls this once in each process and pipeline."""
+        return _load(self._model)
 
     def run_inference(self, batch: list[dict], model, inference_args=None):
         """Returns the translated records; if a batch fails, it tries each alone."""
@@ -64,13 +74,23 @@ class Translations(ModelHandler):
             if len(batch) > 1:
                 return [self.run_inference([record], model)[0] for record in batch]
             return [_dead(batch[0]["id"], f"not translated: {_line(error)}", batch[0])]
-        Metrics.counter(__name__, "translated").inc(len(batch))
+        Metrics.counter("records", "translated").inc(len(batch))
         self._done += len(batch)
         log.info("records translated: %s", f"{self._done:,}")
         return [
             {**record, "translation": text, "score": round(float(score), 4)}
             for record, text, score in zip(batch, texts, scores, strict=True)
         ]
+
+
+@functools.cache
+def _load(model):
+    from tfxformer.console import start_tensorflow
+
+    start_tensorflow()
+    from tfxformer.translator import Translator
+
+    return Translator.load(model)
 
 
 def bulk(
@@ -89,8 +109,9 @@ def bulk(
     Args:
         inputs: Paths or patterns of files for Beam, such as `gs://bucket/*.csv.gz`.
         out: The output folder, with `translations-*` as JSON lines (gzipped if the
-            input is) or Parquet (if the input is), and with `dead-letters-*` for the
-            failed records and the reasons.
+            input is) or Parquet (if the input is), with `dead-letters-*` for the
+            failed records and the reasons, and on this machine with a `finished-*` for
+            each input. A second call with the same arguments skips finished inputs.
         model: An exported model; None for the one that comes with the package.
         format: text, csv, tsv (without quotes), jsonl or parquet; None: by file names.
         column: The column or field with the texts.
@@ -102,34 +123,107 @@ def bulk(
         The number of translated records, and of failed records for each reason.
 
     Raises:
-        UserError: An input does not exist, the output exists, or no record is valid.
+        UserError: An input does not exist or is damaged, the output is of other
+            options, or no record is valid.
     """
     if format not in (None, "text", *FORMATS.values()):
         raise UserError(f"--format {format}: choose text, csv, tsv, jsonl or parquet")
+    if set(out) & set("*?["):
+        raise UserError(f"--out {out}: Beam would read *, ? and [ as a pattern")
     names = [name for name in (column, id_column) if name is not None]
     local = runner.lower() in ("direct", "directrunner")
     options = [*beam_options] if local else [f"--runner={runner}", *beam_options]
-    # The local runner is Python's: Beam's runner in Go needs a download.
-    known_runner = FnApiRunner() if local else None
+    total, damaged = collections.Counter(), []
     try:
-        pipeline = beam.Pipeline(known_runner, options=PipelineOptions(options))
         files, out = _find(inputs), _absolute(out)
-        if os.path.isfile(out) or _match(FileSystems.join(out, "*-of-*")):
-            raise UserError(f"--out {out}: exists already; name another folder")
-        _look(files, format, names)
-        model = find_saved_model(chosen_model(model))
-        _build(pipeline, files, format, names, os.path.abspath(model), out)
-        result = pipeline.run()
-        result.wait_until_finish()
+        parts = {_part_name(file): [file] for file in files} if local else {"": files}
+        model = os.path.abspath(find_saved_model(chosen_model(model)))
+        asked = {"model": model, "digest": _digest(model), "format": format}
+        asked |= {"columns": names, "beam_options": options}
+        finished = _finished(out, parts, asked)
+        for counts in finished.values():
+            total.update(counts)
+        parts = {name: parts[name] for name in parts.keys() - finished.keys()}
+        _look(sorted(itertools.chain(*parts.values())), format, names)
+        for name in sorted(parts):
+            # The local runner is Python's: Beam's runner in Go needs a download.
+            known_runner = FnApiRunner() if local else None
+            pipeline = beam.Pipeline(known_runner, options=PipelineOptions(options))
+            outputs = [FileSystems.join(out, x + name) for x in OUTPUTS]
+            FileSystems.delete([y for x in outputs for y in _match(f"{x}-*-of-*")])
+            _build(pipeline, parts[name], format, names, model, outputs)
+            result = pipeline.run()
+            result.wait_until_finish()
+            counts, broken = _counts(result, "records"), _counts(result, "damaged")
+            total.update(counts)
+            damaged += broken
+            if local and not broken:
+                _finish(out, name, asked, parts[name], counts)
     except Exception as error:  # storage and runners raise many types
         if _line(error) == "KeyboardInterrupt":  # in the local runner's own error
             raise KeyboardInterrupt from None
         raise UserError(_line(error)) from error
-    ours = result.metrics().query(MetricsFilter().with_namespace(__name__))
-    counts = {each.key.metric.name: each.result for each in ours["counters"]}
-    if counts and "translated" not in counts:
+    if damaged:
+        raise UserError(
+            f"{', '.join(damaged)}: damaged: the records before the damage are in "
+            f"{out}, the place is in its dead-letters-*; mend the file and run again"
+        )
+    if total and "translated" not in total:
         raise UserError(f"no record could be translated: see {out}/dead-letters-*")
-    return {"translated": 0} | counts
+    return {"translated": 0} | total
+
+
+def _part_name(file):
+    """What the outputs of an input file are called."""
+    stem = re.sub(r"[^\w.-]", "_", Path(file).stem)
+    return f"-{stem}-{hashlib.sha256(file.encode()).hexdigest()[:8]}"
+
+
+def _digest(model):
+    """A hash of a SavedModel: of its graph, and of the index with its checksums."""
+    files = Path(model, "saved_model.pb"), Path(model, "variables", "variables.index")
+    content = b"".join(file.read_bytes() for file in files if file.exists())
+    return hashlib.sha256(content).hexdigest()
+
+
+def _counts(result, namespace):
+    """The counters of a finished pipeline."""
+    found = result.metrics().query(MetricsFilter().with_namespace(namespace))
+    return {each.key.metric.name: each.result for each in found["counters"]}
+
+
+def _finished(out, parts, asked):
+    """The counts of the parts that an earlier run has finished, by name."""
+    if os.path.isfile(out):
+        raise UserError(f"--out {out}: is a file; name a folder")
+    records, notes = {}, _match(FileSystems.join(out, "finished-*"))
+    for path in notes:
+        with FileSystems.open(path) as file:
+            record = json.load(file)
+        if record["asked"] != asked:
+            different = [x for x in asked if record["asked"].get(x) != asked[x]]
+            raise UserError(
+                f"--out {out}: was begun with another {' and '.join(different)}: use "
+                "the same options and model, or another folder"
+            )
+        if record["inputs"] == _sizes(parts.get(record["part"], ())):
+            records[record["part"]] = record["counts"]
+            log.info("%s: finished before", ", ".join(record["inputs"]))
+    if not notes and _match(FileSystems.join(out, "*-of-*")):
+        raise UserError(f"--out {out}: exists already; name another folder")
+    return records
+
+
+def _finish(out, name, asked, files, counts):
+    """Notes that a part is finished."""
+    record = {"part": name, "asked": asked, "inputs": _sizes(files), "counts": counts}
+    with FileSystems.create(FileSystems.join(out, f"finished{name}.json")) as file:
+        file.write(json.dumps(record, indent=1).encode())
+
+
+def _sizes(files):
+    """The sizes of files in bytes, by path."""
+    return {file: FileSystems.get_filesystem(file).size(file) for file in files}
 
 
 def _absolute(path):
@@ -167,28 +261,42 @@ def _look(files, format, names):
         raise UserError(f"{where}; check --format, --column and --id-column")
 
 
-def _build(pipeline, files, format, names, model, out):
-    """Adds all steps to a pipeline."""
+def _build(pipeline, files, format, names, model, outputs):
+    """Adds all steps to a pipeline; ``outputs`` are the paths of `OUTPUTS`."""
     to_json = beam.Map(json.dumps, ensure_ascii=False)
     paths = pipeline | beam.Create(files) | beam.Reshuffle() | fileio.ReadMatches()
     records = paths | beam.FlatMap(_read, format, names)
     valid, invalid = records | "Valid" >> beam.Partition(_has_failed, 2)
     answers = valid | RunInference(Translations(model))
     translated, failed = answers | "Translated" >> beam.Partition(_has_failed, 2)
-    path = FileSystems.join(out, "translations")
+    path, dead_path = outputs
     if all(_format_of(file, format) == "parquet" for file in files):
-        source = parquet.read_schema(FileSystems.open(files[0]))
-        id = source.field(names[1]).type if names[1:] else pa.string()
-        schema = {"id": id, "source": pa.string(), "translation": pa.string()}
+        schema = {"id": _id_type(files, names), "source": pa.string()}
+        schema |= {"translation": pa.string()}
         schema = pa.schema(schema | {"score": pa.float64()})
         translated | WriteToParquet(path, schema, file_name_suffix=".parquet")
     else:
         ending = ".jsonl.gz" if all(f.endswith(".gz") for f in files) else ".jsonl"
         translated | "JSON" >> to_json | "Write" >> WriteToText(path, ending)
     dead = (invalid, failed) | beam.Flatten()
-    path = FileSystems.join(out, "dead-letters")
-    write = WriteToText(path, ".jsonl", skip_if_empty=True)
+    write = WriteToText(dead_path, ".jsonl", skip_if_empty=True)
     dead | "JSON of dead" >> to_json | "Write dead" >> write
+
+
+def _id_type(files, names):
+    """The type of the ids in Parquet files; a `UserError` if they differ."""
+    if not names[1:]:
+        return pa.string()
+    schemas = {file: parquet.read_schema(FileSystems.open(file)) for file in files}
+    types = {file: schema.field(names[1]).type for file, schema in schemas.items()}
+    first = types[files[0]]
+    for file, found in types.items():
+        if found != first:
+            raise UserError(
+                f"{file}: --id-column {names[1]} is {found}, and {first} in "
+                f"{files[0]}: translate the files one by one"
+            )
+    return first
 
 
 def _has_failed(record, *_):
@@ -203,25 +311,34 @@ def _line(error):
 
 
 def _format_of(path, format):
-    return format or FORMATS.get(Path(path.removesuffix(".gz")).suffix, "text")
+    path = Path(path.lower())
+    plain = path.with_suffix("") if path.suffix in READERS else path
+    return format or FORMATS.get(plain.suffix, "text")
 
 
 def _read(file, format, names):
     """Yields the records of a file; invalid records have a reason."""
-    path = file.metadata.path
-    with file.open() as stream:
-        for number, row in _rows(stream, _format_of(path, format), names):
-            place = f"{path}:{number}"
-            try:
-                yield _parse(row, names, place)
-            except ValueError as error:
-                broken = isinstance(error, UnicodeEncodeError)
-                yield _dead(place, "not UTF-8" if broken else str(error), row)
+    path, number = file.metadata.path, 0
+    reader = READERS.get(Path(path).suffix.lower())
+    plain = CompressionTypes.UNCOMPRESSED if reader else CompressionTypes.AUTO
+    try:
+        with file.open(compression_type=plain) as packed:
+            stream = reader(packed) if reader else packed
+            for number, row in _rows(stream, _format_of(path, format), names):
+                place = f"{path}:{number}"
+                try:
+                    yield _parse(row, names, place)
+                except ValueError as error:
+                    broken = isinstance(error, UnicodeEncodeError)
+                    yield _dead(place, "not UTF-8" if broken else str(error), row)
+    except DAMAGE as error:
+        Metrics.counter("damaged", path).inc()
+        yield _dead(f"{path}:{number + 1}", f"damaged: {_line(error)}", "")
 
 
 def _dead(place, reason, row):
     """A failed record, counted by its reason."""
-    Metrics.counter(__name__, reason.partition(":")[0]).inc()
+    Metrics.counter("records", reason.partition(":")[0]).inc()
     raw = row if isinstance(row, str) else "\t".join(map(str, row.values()))
     raw = raw.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
     return {"place": place, "reason": reason, "raw": raw}
@@ -238,7 +355,7 @@ def _rows(stream, format, names):
     if format in ("csv", "tsv"):
         csv.field_size_limit(2**31 - 1)
         lines = (line.replace("\r", " ") + "\n" for line in lines)
-        reader = csv.DictReader(lines, dialect="tsv" if format == "tsv" else "excel")
+        reader = csv.DictReader(lines, dialect="tsv" if format == "tsv" else "strict")
         yield from ((reader.line_num, row) for row in reader)
     else:
         text = format == "text"
