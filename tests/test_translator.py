@@ -245,11 +245,43 @@ def test_n_best_lists_are_sorted_and_the_same_in_an_export(served, translator):
         assert [*scores] == sorted(scores, reverse=True)
 
 
-def test_translations_begin_with_the_prefix(translator):
-    begun, free = translator.complete([TEXT, TEXT], ["My", ""])
+def test_translations_begin_with_the_prefix(translator, monkeypatch):
+    sizes, answers = [], translator.answers
+    monkeypatch.setattr(
+        translator,
+        "answers",
+        lambda name, inputs: sizes.append(len(inputs["text"])) or answers(name, inputs),
+    )
+    begun, free = translator.complete([TEXT, TEXT], ["My", ""], tokens_per_batch=16)
     assert begun.startswith("My") and free == translator(TEXT)
+    assert sizes[:2] == [1, 1]
     with pytest.raises(ValueError, match="1 prefixes for 2 texts"):
         translator.complete([TEXT, TEXT], ["My"])
+    for sides, what in (
+        ((TEXT * 9, "My"), "text 8"),
+        ((TEXT, "My cat " * 30), "the pre"),
+    ):
+        with pytest.raises(UserError, match=f"^{what}.*single sentences"):
+            translator.complete(["", sides[0]], ["", sides[1]], first=7)
+
+
+@pytest.mark.parametrize("options", [{}, {"beam_size": 3}, {"sampling": True}], ids=str)
+def test_forbidden_words_are_not_written(translator, options):
+    texts = [TEXT, "Bom dia!", "O cão dorme."]
+
+    def translations(**more):
+        chosen = DecodingOptions(**options, **more)
+        return Translator(translator.tokenizer, translator.transformer, chosen)
+
+    free = translations()(texts)
+    words = [line.split()[0].strip(".,!?") for line in free]
+    without = translations(forbid=words)
+    changed = without(texts)
+    for word in words:
+        assert not any(re.search(rf"\b{word}\b", line) for line in changed)
+    assert without(texts[:1]) == changed[:1]  # a sentence at a time
+    *_, streamed = without.stream(texts[0])
+    assert options.get("beam_size") or streamed == changed[0]
 
 
 def test_a_stream_grows_token_by_token_to_the_whole(brief):

@@ -1,9 +1,11 @@
 """The exported model's signatures as graph functions: strings in, strings out."""
 
+import functools
+
 import tensorflow as tf
 
 from tfxformer.decoding import Decoded, decode
-from tfxformer.decoding.options import NEVER
+from tfxformer.decoding.options import LEAST_BEAM, NEVER
 from tfxformer.layers.masking import padding_mask
 from tfxformer.tokenizer import END_ID, encode_source, encode_target
 from tfxformer.training.loss import token_loss
@@ -21,24 +23,22 @@ def signatures(tokenizer, transformer, options, xla=False):
     for a few shapes.
     """
     longest = transformer.max_length - 1  # besides the start or the end token
-    one = options.updated(n_best=1)
     some = n_best_options(options)
+    search = functools.partial(
+        _search,
+        transformer,
+        xla=xla,
+        forbidden=tokenizer.target.spellings(options.forbid),
+    )
+    one = options.updated(n_best=1)
 
-    def translate(text, prefix=None):  # the export has no prefix
+    def translate(text):
         source = encode_source(tokenizer, text, longest=longest)
-        if prefix is None:
-            found = _search(transformer, source, one, xla)
-        else:
-            begun = tokenizer.target.tokenize(prefix).to_tensor()[:, :longest]
-            found = decode(transformer, source, one, prefix=begun)
-        return {
-            "translation": tokenizer.target.detokenize(found.ids[:, 0]),
-            "score": found.score[:, 0],
-        }
+        return _best(tokenizer, search(source, one))
 
     def translate_nbest(text):
         source = encode_source(tokenizer, text, longest=longest)
-        found = _search(transformer, source, some, xla)
+        found = search(source, some)
         n = some.n_best
         flat = tf.reshape(found.ids, tf.stack([tf.shape(text)[0] * n, -1]))
         # An empty text has one translation, the empty one.
@@ -63,7 +63,7 @@ def signatures(tokenizer, transformer, options, xla=False):
 
     def attention(text):
         source = encode_source(tokenizer, text, longest=longest)
-        found = _search(transformer, source, one, xla, attention=True)
+        found = search(source, one, attention=True)
         tokens = [
             ["", *side.tokens(range(1, side.vocab_size))]  # PAD_ID first
             for side in tokenizer.sides
@@ -97,17 +97,45 @@ def signatures(tokenizer, transformer, options, xla=False):
     return functions | {"serving_default": functions["translate"]}
 
 
+def completion(tokenizer, transformer, options):
+    """A graph function like the signature ``translate``, with a prefix for each text.
+
+    It is not in the export's contract.
+    """
+    longest = transformer.max_length - 1
+    one = options.updated(n_best=1)
+    forbidden = tokenizer.target.spellings(options.forbid)
+
+    def complete(text, prefix):
+        source = encode_source(tokenizer, text, longest=longest)
+        begun = tokenizer.target.tokenize(prefix).to_tensor()[:, :longest]
+        found = decode(transformer, source, one, prefix=begun, forbidden=forbidden)
+        return _best(tokenizer, found)
+
+    texts = tf.TensorSpec([None], tf.string)
+    return tf.function(complete, [texts, texts], autograph=False)
+
+
+def _best(tokenizer, found):
+    """The best translation of each sentence, and its score."""
+    return {
+        "translation": tokenizer.target.detokenize(found.ids[:, 0]),
+        "score": found.score[:, 0],
+    }
+
+
 def n_best_options(options):
     """The options of n-best lists: the given ones, with a beam unless sampling."""
-    beam = options.beam_size if options.beam_size > 1 else 4
+    beam = options.beam_size if options.beam_size > 1 else LEAST_BEAM
     n = options.n_best if options.n_best > 1 else beam
     return options.updated(beam_size=1 if options.sampling else beam, n_best=n)
 
 
-def _search(transformer, source, options, xla, attention=False):
+def _search(transformer, source, options, *, xla, forbidden, attention=False):
     """`decode`, optionally compiled by XLA for a few shapes."""
+    given = {"attention": attention, "forbidden": forbidden}
     if not xla:
-        return decode(transformer, source, options, attention=attention)
+        return decode(transformer, source, options, **given)
     rows, columns = tf.unstack(tf.shape(source))
     # Rows of padding are sources without a token, and take no decoding steps.
     more_rows = _least_shape(rows, XLA_ROWS) - rows
@@ -116,7 +144,7 @@ def _search(transformer, source, options, xla, attention=False):
 
     @tf.function(autograph=False, jit_compile=True)
     def compiled(source):
-        found = decode(transformer, source, options, attention=attention, xla=True)
+        found = decode(transformer, source, options, xla=True, **given)
         # A compiled function cannot return None.
         return found if attention else found._replace(attention=tf.zeros([]))
 

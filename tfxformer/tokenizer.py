@@ -138,9 +138,12 @@ class Tokenizer:
         """Write the tokenizer to a file, as a SentencePiece model.
 
         A ``target`` of its own goes beside it: ``tokenizer.target.model`` beside
-        ``tokenizer.model``.
+        ``tokenizer.model``. Without one, another tokenizer's file there is removed,
+        since `load` would read it.
         """
-        if self.target is not self:
+        if self.target is self:
+            _target_file(path).unlink(missing_ok=True)
+        else:
             self.target.save(_target_file(path))
         write_file(path, self.model)
 
@@ -185,6 +188,17 @@ class Tokenizer:
     def tokens(self, ids):
         """Return the token strings of some ids, as SentencePiece spells them."""
         return [self.processor.IdToPiece(int(i)) for i in ids]
+
+    def spellings(self, words):
+        """Return the tokens that write some words, each also with a capital.
+
+        Example:
+            >>> tokenizer = Tokenizer.train(["o gato", "the cat"] * 50, vocab_size=300)
+            >>> tokenizer.decode(tokenizer.spellings(["cat"]))
+            ['cat', 'Cat']
+        """
+        forms = (form for word in words for form in (word, word[:1].upper() + word[1:]))
+        return [ids for ids in self.encode([*dict.fromkeys(forms)]) if ids]
 
     @cached_property
     def resource(self):

@@ -13,7 +13,7 @@ from tfxformer.decoding import DecodingOptions, decode_steps
 from tfxformer.decoding.options import NEVER
 from tfxformer.errors import UserError
 from tfxformer.repository import find_model, read_export, read_metadata
-from tfxformer.signatures import signatures
+from tfxformer.signatures import completion, signatures
 from tfxformer.tokenizer import encode_source
 from tfxformer.training.run import Run
 
@@ -76,9 +76,7 @@ class Translator:
         self.xla = xla
         self.origin = None
         self.signatures = signatures(tokenizer, transformer, self.options, xla)
-        translate = self.signatures["translate"].python_function
-        texts = tf.TensorSpec([None], tf.string)
-        self._complete = tf.function(translate, [texts, texts], autograph=False)
+        self._complete = completion(tokenizer, transformer, self.options)
 
     @classmethod
     def load(cls, path=None, checkpoint="best", options=None, xla=False):
@@ -129,7 +127,8 @@ class Translator:
             NumPy arrays by output name; strings are bytes.
         """
         inputs = {name: tf.constant(value) for name, value in inputs.items()}
-        outputs = self.signatures[signature](**inputs)
+        functions = self.signatures | {"complete": self._complete}
+        outputs = functions[signature](**inputs)
         return {name: value.numpy() for name, value in outputs.items()}
 
     def __call__(self, text, tokens_per_batch=2048, split_sentences=True):
@@ -247,26 +246,44 @@ class Translator:
             scores[short[rows]] = answer["score"]
         return scores
 
-    def complete(self, texts, prefixes):
+    def complete(self, texts, prefixes, tokens_per_batch=2048, first=1):
         """Completes translations that begin with given words.
 
         Args:
             texts: a list of strings, each read as one sentence.
             prefixes: a list of strings, the beginning of each translation or "".
+            tokens_per_batch: see `translate`.
+            first: the number of the first text in messages.
 
         Returns:
             A list of strings.
 
         Raises:
             ValueError: the numbers of prefixes and texts differ.
+            UserError: a text or its prefix is too long for the model.
         """
-        texts, prefixes = _as_texts(texts), _as_texts(prefixes, name="prefix")
+        texts = _as_texts(texts, first)
+        prefixes = _as_texts(prefixes, first, "prefix")
         if len(texts) != len(prefixes):
             raise ValueError(f"{len(prefixes)} prefixes for {len(texts)} texts")
-        if not texts:
-            return []
-        found = self._complete(tf.constant(texts), tf.constant(prefixes))
-        return [text.decode() for text in found["translation"].numpy()]
+        sides = (self._lengths(texts), self._lengths(prefixes, 1))
+        for name, lengths in zip(("text", "the prefix of text"), sides, strict=True):
+            for i in np.flatnonzero(lengths >= self.max_length)[:1]:
+                raise UserError(
+                    f"{name} {first + i}: has {lengths[i]} tokens, the model reads "
+                    f"{self.max_length - 1}: with a prefix, give single sentences"
+                )
+        found = [""] * len(texts)
+        for rows, answer in self._by_batches(
+            "complete",
+            tokens_per_batch,
+            np.maximum(*sides),
+            text=texts,
+            prefix=prefixes,
+        ):
+            for i, line in zip(rows, answer["translation"], strict=True):
+                found[i] = line.decode()
+        return found
 
     def stream(self, text):
         """Translates a text and yields the translation so far after each token.
@@ -283,12 +300,13 @@ class Translator:
         options = self.options.updated(
             n_best=1, beam_size=1, length_penalty=None, coverage_penalty=0.0
         )
+        forbidden = self.tokenizer.target.spellings(options.forbid)
         done = ""
         for place, piece in enumerate(self.parts(text)):
             if place % 2:
                 source = encode_source(self.tokenizer, [piece], self.max_length - 1)
                 piece = ""
-                for ids in decode_steps(self.transformer, source, options):
+                for ids in decode_steps(self.transformer, source, options, forbidden):
                     piece = self.tokenizer.target.detokenize(ids[:, 0])[0]
                     piece = piece.numpy().decode()
                     # Hide a character of several tokens until it is complete.

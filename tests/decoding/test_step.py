@@ -79,11 +79,12 @@ LOGITS = np.random.default_rng(0).normal(0, 2, size=(ROWS, VOCAB)).astype("float
 LOG_TOTAL = np.log(np.exp(LOGITS.astype("float64")).sum(-1))
 
 
-def check(expected, position, ids, dtype="float32", **options):
+def check(expected, position, ids, dtype="float32", forbidden=(), **options):
     """Checks the logits of allowed tokens, and the sum over all tokens."""
     tolerance = 1e-5 if dtype == "float32" else 0.05
     options = DecodingOptions(**options)
-    found = next_token(tf.cast(LOGITS, dtype), position, ids, None, options)
+    logits = tf.cast(LOGITS, dtype)
+    found = next_token(logits, position, ids, None, options, forbidden)
     expected = np.broadcast_to(expected, LOGITS.shape)
     logits, log_total = map(np.asarray, found)
     assert logits.dtype == log_total.dtype == "float32"
@@ -99,6 +100,14 @@ def without(*ids):
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 def test_special_tokens_are_never_written(dtype):
     check(without(), 0, np.zeros((ROWS, 0), "int32"), dtype=dtype)
+
+
+def test_the_last_token_of_a_forbidden_sequence_is_not_written():
+    forbidden = [[4], [5, 6], [3, 5, 7]]
+    ids = np.array([[3, 5, 0], [5, 3, 0], [6, 5, 0]], "int32").repeat(2, 0)
+    expected = [without(4, 6, 7), without(4), without(4, 6)]
+    check(np.stack(expected).repeat(2, 0), 2, ids, forbidden=forbidden)
+    check(without(4), 0, ids[:, :0], forbidden=forbidden)
 
 
 def test_where_all_is_repeated_the_translation_ends():

@@ -35,10 +35,11 @@ def beam_search(sources, step, options):
 
     Each step continues every hypothesis by every token. Among the ``beam_size``
     likeliest continuations, those with the end token are found; the likeliest without
-    it stay in the beam. The greedy hypothesis always keeps a place, so the best
-    translation never ranks below greedy's. The search of a sentence ends when no
-    unfinished hypothesis can rank among the ``n_best`` any more (Tensor2Tensor's
-    bound), or at the sentence's limit, where unfinished hypotheses count as found.
+    it stay in the beam. The greedy hypothesis always keeps a place, so without
+    penalties the best translation never scores below greedy's. The search of a
+    sentence ends when no unfinished hypothesis can rank among the ``n_best`` any more
+    (Tensor2Tensor's bound), or at the sentence's limit, where unfinished hypotheses
+    count as found.
     """
     beams = options.beam_size
     sentences = ops.shape(sources.limit)[0]

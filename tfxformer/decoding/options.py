@@ -10,6 +10,8 @@ from tfxformer.errors import UserError
 # The logit of a forbidden token, and the score of an empty place in an n-best list. It
 # is finite, so that sums and differences are, too.
 NEVER = -1e9
+# The beam of an n-best list, if no option sets it.
+LEAST_BEAM = 4
 
 
 class DecodingOptions(Settings):
@@ -23,6 +25,8 @@ class DecodingOptions(Settings):
     Example:
         >>> DecodingOptions(beam_size=4, length_penalty=0.6).n_best
         1
+        >>> DecodingOptions(n_best=3).beam_size
+        4
         >>> DecodingOptions(n_best=8, beam_size=4)
         Traceback (most recent call last):
         ...
@@ -32,7 +36,8 @@ class DecodingOptions(Settings):
     beam_size: Count = 1
     """Beam search with this many hypotheses for each sentence; 1 is greedy."""
     n_best: Count = 1
-    """The number of translations in an n-best list, best first, or of samples."""
+    """The number of translations in an n-best list, best first, or of samples. Several
+    translations need a beam: by default it has their number, and at least 4."""
     length_penalty: Annotated[float, Field(ge=0)] | None = None
     """Beam: GNMT's alpha (Wu et al. 2016, section 7): rank hypotheses by
     log P / ((5 + length) / 6)^alpha; by default by their mean log-probability."""
@@ -51,9 +56,19 @@ class DecodingOptions(Settings):
     """Sampling: the same seed and sentence give the same samples in any batch."""
     no_repeat_ngram: Annotated[int, Field(ge=0)] = 0
     """Write no sequence of this many tokens twice; 0 allows it."""
+    forbid: tuple[str, ...] = ()
+    """A word or phrase that must not be written, also with a capital."""
     max_length: Count | None = None
     """The most tokens in a translation, including the end token; by default twice the
     source's tokens plus ten."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _a_list_has_a_beam(cls, values):
+        n_best = values.get("n_best")
+        if isinstance(n_best, int) and n_best > 1 and not values.get("sampling"):
+            return {"beam_size": max(n_best, LEAST_BEAM)} | values
+        return values
 
     @model_validator(mode="after")
     def _agree(self):

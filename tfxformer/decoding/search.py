@@ -34,7 +34,15 @@ class Decoded(NamedTuple):
     attention: object
 
 
-def decode(model, source, options=None, prefix=None, attention=False, xla=False):
+def decode(
+    model,
+    source,
+    options=None,
+    prefix=None,
+    attention=False,
+    xla=False,
+    forbidden=(),
+):
     """Translates a batch, in a graph or outside.
 
     Args:
@@ -45,6 +53,7 @@ def decode(model, source, options=None, prefix=None, attention=False, xla=False)
         prefix: int32 ``(batch, prefix)``, padded: the first tokens of translations.
         attention: also return the cross-attention weights.
         xla: derive every shape from the source's, for XLA. On JAX this is always so.
+        forbidden: lists of token ids; none of these sequences is written.
 
     Returns:
         `Decoded`.
@@ -58,7 +67,9 @@ def decode(model, source, options=None, prefix=None, attention=False, xla=False)
         >>> tuple(found.score.shape)
         (1, 1)
     """
-    sources, buffers, search = _prepare(model, source, options, prefix, xla)
+    sources, buffers, search = _prepare(
+        model, source, options, prefix=prefix, xla=xla, forbidden=forbidden
+    )
     ids, score, rank = buffers.repeat(search, sources)
     weights = _attention(model, sources.ids, ids) if attention else None
     return Decoded(ids, score, rank, weights)
@@ -78,7 +89,7 @@ def _attention(model, source, ids):
     return weights * written
 
 
-def decode_steps(model, source, options=None):
+def decode_steps(model, source, options=None, forbidden=()):
     """Translates as `decode` does, and yields the result after each token.
 
     Each step takes longer than in a graph; the tokens are the same.
@@ -87,6 +98,7 @@ def decode_steps(model, source, options=None):
         model: a `Transformer`.
         source: int32 token ids ``(batch, source)``, each with its end token, padded.
         options: `DecodingOptions` without a beam; None is greedy.
+        forbidden: as for `decode`.
 
     Yields:
         int32 ``(batch, n_best, positions)`` after each token: the tokens so far, then
@@ -102,7 +114,7 @@ def decode_steps(model, source, options=None):
         >>> np.array_equal(last, decode(model, source).ids)
         True
     """
-    sources, _, search = _prepare(model, source, options)
+    sources, _, search = _prepare(model, source, options, forbidden=forbidden)
     state, position = search.start, ops.zeros((), "int32")
     while bool(ops.any(search.going(state))):
         state = search.step(position, sources, state)
@@ -110,7 +122,7 @@ def decode_steps(model, source, options=None):
         yield state.ids
 
 
-def _prepare(model, source, options, prefix=None, xla=False):
+def _prepare(model, source, options, prefix=None, xla=False, forbidden=()):
     """`Sources`, the buffers, and a `Search`."""
     options = options or DecodingOptions()
     if not model.built:
@@ -135,6 +147,6 @@ def _prepare(model, source, options, prefix=None, xla=False):
     prefix = () if prefix is None else prefix
     sources = Sources(source, limit, prefix, model.encode(source))
     beams = options.n_best if options.sampling else options.beam_size
-    step = DecoderStep(model, beams, buffers, options)
+    step = DecoderStep(model, beams, buffers, options, forbidden)
     kind = beam_search if options.beam_size > 1 else greedy_search
     return sources, buffers, kind(sources, step, options)

@@ -22,11 +22,12 @@ class Sources(NamedTuple):
 class DecoderStep:
     """`Transformer.decode_step` and `next_token` for all hypotheses of a batch."""
 
-    def __init__(self, model, beams, buffers, options):
+    def __init__(self, model, beams, buffers, options, forbidden=()):
         self.model = model
         self.beams = beams
         self.buffers = buffers
         self.options = options
+        self.forbidden = forbidden  # lists of token ids
         # A loop would read and cast each variable in every step. In this scope the
         # layers find tensors instead.
         self.weights = keras.StatelessScope()
@@ -71,7 +72,9 @@ class DecoderStep:
             logits = self.model.project(x, self.output)
         ids = ops.reshape(ids, (-1, ops.shape(ids)[-1]))
         prefix = self._forced(position, sources.prefix)
-        logits, log_total = next_token(logits, position, ids, prefix, self.options)
+        logits, log_total = next_token(
+            logits, position, ids, prefix, self.options, self.forbidden
+        )
         return logits, log_total, cache, ops.cast(attention, "float32")
 
     def _forced(self, position, prefix):
@@ -103,7 +106,7 @@ def length_limit(source, options, max_length):
     return ops.where(length > 1, ops.minimum(limit, max_length), 0)
 
 
-def next_token(logits, position, ids, prefix, options):
+def next_token(logits, position, ids, prefix, options, forbidden=()):
     """Masks the logits of tokens that must not come next.
 
     Scores are still the model's probabilities: the sum includes masked tokens.
@@ -114,6 +117,7 @@ def next_token(logits, position, ids, prefix, options):
         ids: the tokens so far, ``(rows, positions)``, padded with zeros.
         prefix: the token that must come next, ``(rows,)``, 0 for any; or None.
         options: `DecodingOptions`.
+        forbidden: lists of token ids that must not be written; a prefix may have them.
 
     Returns:
         Float32 logits, `NEVER` or less for forbidden tokens, and the log-sum-exp of
@@ -124,6 +128,9 @@ def next_token(logits, position, ids, prefix, options):
     vocab = ops.arange(logits.shape[-1])
     # Padding, unknown and start are the ids below the end token.
     allowed = logits + ops.cast(vocab < END_ID, "float32") * NEVER
+    if forbidden:
+        completed = _completed(ids, position, forbidden, logits.shape[-1])
+        allowed = allowed + completed * NEVER
     if options.no_repeat_ngram:
         repeated = _repeated(ids, position, options.no_repeat_ngram, logits.shape[-1])
         allowed = allowed + repeated * NEVER
@@ -136,6 +143,21 @@ def next_token(logits, position, ids, prefix, options):
         only = ops.where(forced, logits, NEVER)
         allowed = ops.where(ops.equal(prefix, PAD_ID)[:, None], allowed, only)
     return allowed, log_total
+
+
+def _completed(ids, position, forbidden, vocab):
+    """How many forbidden sequences each token would complete, ``(rows, vocab)``."""
+    context = max(map(len, forbidden)) - 1
+    padded = ops.pad(ids, [[0, 0], [context, 0]])
+    found = ops.zeros((ops.shape(ids)[0], vocab))
+    for *begun, last in forbidden:
+        written = ops.ones((ops.shape(ids)[0],), "bool")  # (rows,)
+        for back, token in enumerate(reversed(begun), 1):
+            newest = ops.take(padded, position + context - back, axis=1)
+            written = ops.logical_and(written, ops.equal(newest, token))
+        completes = ops.one_hot(last, vocab)  # (vocab,)
+        found = found + ops.cast(written, "float32")[:, None] * completes
+    return found
 
 
 def _repeated(ids, position, n, vocab):
