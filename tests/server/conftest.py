@@ -35,5 +35,6 @@ def server(toys):
         }
     """)
     limits = {"max_batch": 16, "max_waiting": 40, "max_body": 100_000}
+    limits["enable_batching"] = True  # the toys are not our exports
     with serving(config=config, **limits, grace=5) as server:
         yield server

@@ -17,7 +17,8 @@ class Doubler:
 
     model, inputs, by_row, worker = "m", ("x",), True, None
 
-    def __init__(self):
+    def __init__(self, rows_independent):
+        self.rows_independent = rows_independent
         self.queue = collections.deque()
         self.calls, self.free = [], threading.Event()
 
@@ -29,16 +30,17 @@ class Doubler:
         return {"y": 2 * inputs["x"]}
 
 
-def run(requests, gone=()):
+def run(requests, gone=(), rows_independent=True, **settings):
     """Sends requests, each a list of rows, while the model is busy with another.
 
     ``gone`` has the numbers of the requests whose clients leave before the answer.
     Returns the answer to each request, rows or an exception, and the model's calls.
     """
-    model = Doubler()
+    model = Doubler(rows_independent)
+    settings = ServerSettings(max_batch=8, batch_wait=0, max_waiting=100, **settings)
 
     async def main():
-        batcher = Batcher(ServerSettings(max_batch=8, batch_wait=0, max_waiting=100))
+        batcher = Batcher(settings)
 
         async def ask(numbers):
             found = await batcher.run(model, {"x": np.array(numbers, "int64")})
@@ -64,6 +66,14 @@ def test_requests_that_wait_are_answered_together():
     found, calls = run([[1, 10], [2, 20], [3, 30], [4, 40]])
     assert found == [[2, 20], [4, 40], [6, 60], [8, 80]]
     assert calls == [[1, 10, 2, 20, 3, 30, 4, 40]]
+
+
+def test_requests_to_a_model_whose_rows_may_depend_are_calls_of_their_own():
+    requests = [[1, 10], [2, 20]]
+    _, calls = run(requests, rows_independent=False)
+    assert sorted(calls) == requests
+    _, calls = run(requests, rows_independent=False, enable_batching=True)
+    assert calls == [[1, 10, 2, 20]]
 
 
 def test_a_large_request_makes_several_calls_with_small_ones_between():

@@ -55,6 +55,7 @@ def test_a_new_version_takes_over_and_the_old_one_answers_its_requests(half):
     async def scenario(models, _):
         old = models.get("half")
         add(half, 2)
+        (half / "2" / "link").symlink_to("nowhere")
         await models.update()
         assert states(models) == {2: "AVAILABLE", 1: "END"}
         assert answered_by(models.get("half")) == 2 and answered_by(old) == 1

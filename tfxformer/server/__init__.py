@@ -26,6 +26,9 @@ class ServerSettings(Settings):
     """The port for gRPC; 0 for a free one."""
     max_batch: Count = 64
     """The most texts in one call of the model."""
+    enable_batching: bool = False
+    """Batch the requests to any model. By default, only exports of tfxformer are
+    batched: their answers never depend on the other texts of a call."""
     batch_wait: Annotated[float, Field(ge=0)] = 2.0
     """Milliseconds that the first text of a batch waits for more."""
     max_waiting: Count = 4096

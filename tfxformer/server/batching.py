@@ -45,7 +45,8 @@ class Batcher:
         """
         sizes = {len(array) if array.ndim else 1 for array in inputs.values()}
         rows, most = max(sizes, default=1), self._settings.max_batch
-        joined = signature.by_row and len(sizes) == 1 and rows > 0
+        joined = signature.rows_independent or self._settings.enable_batching
+        joined = joined and signature.by_row and len(sizes) == 1 and rows > 0
         limit = self._settings.max_waiting if joined else most
         if rows > limit:
             raise invalid(f"Task size {rows} is larger than the maximum, {limit}")

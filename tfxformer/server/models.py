@@ -19,7 +19,7 @@ from tensorflow_serving.apis import get_model_metadata_pb2 as metadata_pb2
 from tensorflow_serving.apis import get_model_status_pb2 as status_pb2
 
 from tfxformer.errors import UserError
-from tfxformer.repository import WARM_UP_FILE, read_records
+from tfxformer.repository import METADATA_FILE, WARM_UP_FILE, read_records
 from tfxformer.server import ServingError, invalid, metrics
 from tfxformer.server.batching import as_serving_error
 from tfxformer.server.configs import versions
@@ -30,8 +30,10 @@ log = logging.getLogger("tfxformer")
 class Signature:
     """One signature of a loaded model, called with arrays by input name."""
 
-    def __init__(self, model, name, function):
+    def __init__(self, model, name, function, rows_independent):
         self.model, self.name, self._function = model, name, function
+        # Whether an answer never depends on the other rows of a call.
+        self.rows_independent = rows_independent
         # tf.TensorSpec by name.
         self.inputs = dict(sorted(function.structured_input_signature[1].items()))
         self.outputs = dict(sorted(function.structured_outputs.items()))
@@ -59,7 +61,8 @@ class Servable:
         self.version = version
         self._model = tf.saved_model.load(str(path))  # it owns the variables
         found = self._model.signatures.items()
-        self._signatures = {key: Signature(name, key, x) for key, x in found}
+        ours = (path / METADATA_FILE).exists()  # tests hold our exports to it
+        self._signatures = {key: Signature(name, key, x, ours) for key, x in found}
         for signature, inputs, _ in read_records(path / WARM_UP_FILE):
             self.signature(signature)(inputs)
         saved = SavedModel.FromString((path / "saved_model.pb").read_bytes())
@@ -134,7 +137,8 @@ class Models:
 
     async def _load(self, name, number, path):
         """Loads a version, unless this failed before with the same files."""
-        files = {(str(file), file.stat().st_mtime_ns) for file in path.rglob("*")}
+        # `lstat`, since a link may lead nowhere.
+        files = {(str(file), file.lstat().st_mtime_ns) for file in path.rglob("*")}
         if self._failed.get((name, number)) == files:
             return
         self._tell(name, number, "LOADING")
