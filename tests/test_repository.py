@@ -44,15 +44,20 @@ def test_the_shipped_model_is_the_newest(tmp_path, monkeypatch):
     monkeypatch.setattr(repository, "__file__", str(file))
     with pytest.raises(UserError, match=r"no model found.*--model"):
         repository.shipped_model()
-    # The checkout, the installed package, the working folder.
-    for place in ("lib/export", "lib/installed/export", "export"):
-        for version in ("9", "10", "11", "notes"):
+    # The checkout, then the installed package; never the working folder.
+    for place, newest in (
+        ("export", None),
+        ("lib/export", "lib/export"),
+        ("lib/installed/export", "lib/installed/export"),
+    ):
+        for version in ("9", "010", "11", "notes"):
             folder = tmp_path / place / "pt_en" / version
             folder.mkdir(parents=True)
             if version != "11":  # 11 is incomplete
                 (folder / "saved_model.pb").touch()
-        expected = tmp_path / place / "pt_en" / "10"
-        assert repository.shipped_model().resolve() == expected
+        if newest:
+            expected = tmp_path / newest / "pt_en" / "010"
+            assert repository.shipped_model().resolve() == expected
 
 
 # --- Folders that cannot be opened ---

@@ -25,8 +25,7 @@ def shipped_model():
     """The newest version of the default model.
 
     Returns:
-        ``export/pt_en/VERSION`` in the working folder, or else in the installed
-        package or its checkout.
+        ``export/pt_en/VERSION`` in the installed package, or in its checkout.
 
     Raises:
         UserError: there is none.
@@ -36,7 +35,7 @@ def shipped_model():
         'pt_en'
     """
     package = Path(__file__).parent
-    for place in (Path(), package, package.parent):
+    for place in (package, package.parent):
         version = newest_version(place / "export" / SHIPPED)
         if version is not None:
             return version
@@ -45,9 +44,9 @@ def shipped_model():
 
 def newest_version(folder):
     """The path of the newest version in a model's folder, or None."""
-    found = Path(folder).glob("*/saved_model.pb")
-    numbers = [int(x.parent.name) for x in found if x.parent.name.isdecimal()]
-    return Path(folder) / str(max(numbers)) if numbers else None
+    found = [file.parent for file in Path(folder).glob("*/saved_model.pb")]
+    versions = [path for path in found if path.name.isdecimal()]  # 007 is version 7
+    return max(versions, key=lambda path: int(path.name), default=None)
 
 
 def find_model(path=None):
@@ -57,6 +56,19 @@ def find_model(path=None):
     versions (the newest counts). None is the `shipped_model`.
     """
     return shipped_model() if path is None else newest_version(path) or Path(path)
+
+
+def model_name(path=None):
+    """The name that a path gives its model: the folder's, also for a version.
+
+    Example:
+        >>> model_name(), model_name("runs/mine"), model_name("models/mine/3")
+        ('pt_en', 'mine', 'mine')
+    """
+    if path is None:
+        return SHIPPED
+    path = Path(path).resolve()
+    return path.parent.name if path.name.isdecimal() else path.name
 
 
 def chosen_model(path=None):
@@ -88,7 +100,7 @@ def next_version(to, name, write):
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name):
         raise UserError(
             f"model name {name!r}: use only letters, digits, '_', '-' and '.', since "
-            "it is a folder and a part of a server's addresses"
+            "it is a folder and a part of a server's addresses: choose one with --name"
         )
     folder = Path(to) / name
     folder.mkdir(parents=True, exist_ok=True)

@@ -23,6 +23,7 @@ from tfxformer.exporting.saved_model import (
 from tfxformer.exporting.verify import Report, verify
 from tfxformer.repository import (
     WARM_UP_FILE,
+    model_name,
     read_export,
     read_metadata,
     read_records,
@@ -108,6 +109,26 @@ def test_an_export_that_would_not_serve_is_not_published(
     with pytest.raises(UserError, match="would not serve: FAIL  load: an op is m"):
         export(run_folder, tmp_path, "model")
     assert list((tmp_path / "model").iterdir()) == []
+
+
+def test_a_full_disk_is_one_line(translator, tmp_path, monkeypatch):
+    def full(*_):
+        message = "{{node SaveV2}} a/b.tempstate1; No space left on device [Op:SaveV2]"
+        raise tf.errors.ResourceExhaustedError(None, None, message)
+
+    monkeypatch.setattr(saved_model, "write", full)
+    with pytest.raises(UserError, match=r"/m: cannot be written: No space .* device$"):
+        export(translator, tmp_path, "m")
+    assert list((tmp_path / "m").iterdir()) == []
+
+
+def test_a_model_is_called_as_its_folder(translator):
+    for path, name in ((None, "pt_en"), ("runs/mine/", "mine"), ("m/toy/12", "toy")):
+        assert model_name(path) == name
+    with pytest.raises(UserError, match="needs a name"):
+        export(translator)
+    with pytest.raises(UserError, match="no checkpoints to average"):
+        export(translator, name="toy", average=2)
 
 
 # --- Weights, and loading an export as a Keras model ---

@@ -78,12 +78,23 @@ def test_its_dropout_can_be_changed(command, monkeypatch):
     assert "next: tfxformer evaluate --run run --data ted\n" in err
 
 
-def test_a_path_of_that_name_comes_first(run_folder, tmp_path, monkeypatch):
+def test_a_folder_of_that_name_is_written_as_a_path(run_folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert fine_tuning._find("pt_en") == shipped_model()
     shutil.copytree(run_folder, "pt_en", ignore=shutil.ignore_patterns("tokens"))
-    tokenizer, model = fine_tuning.load("pt_en")
+    assert fine_tuning._find("pt_en") == shipped_model()
+    tokenizer, model = fine_tuning.load("./pt_en")
     assert tokenizer.vocab_size == model.target_vocab_size < 8000
+
+
+def test_a_configuration_that_disagrees_is_refused(command, exported, corpus, tmp_path):
+    train = ["train", "--data", corpus, "--from", exported, "--out", tmp_path / "run"]
+    config = tmp_path / "config.yaml"
+    config.write_text("training: {init_from: pt_en}\n")
+    _, err, code = command(*train, "--config", config)
+    assert code == 1 and f"--from {exported}: {config} has training.init_from" in err
+    config.write_text("model: {dff: 64}\n")
+    _, err, code = command(*train, "--config", config)
+    assert code == 1 and "its model.dff is 128, not 64" in err
 
 
 def test_a_model_that_is_built_otherwise_is_refused(

@@ -43,12 +43,13 @@ def test_a_checkpoint_is_found_and_its_weights_have_names(run):
 
 
 def test_only_the_newest_are_kept_and_best_outlives_its_checkpoint(run):
+    (run.checkpoints_folder / "step-00000500bak").mkdir(parents=True)  # not ours
     for step in range(1, 6):
         save(run, step, best_step=min(step, 2))
-    assert names(run) == ["step-00000004", "step-00000005"]
+    assert names(run) == ["step-00000004", "step-00000005", "step-00000500bak"]
     assert run.weights_file("best").read_text() == "weights 2"
     save(run, 6, keep_last=4)
-    assert len(names(run)) == 3
+    assert len(names(run)) == 4
 
 
 @pytest.mark.parametrize("file", ["model.weights.h5", "state.npz", "sha256.json"])

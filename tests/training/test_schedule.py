@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 
 from tfxformer import CustomSchedule
 from tfxformer.config import TrainingConfig
-from tfxformer.training.step import make_schedule
+from tfxformer.training.step import make_optimizer, make_schedule
 
 
 @pytest.mark.parametrize("dtype", ["int32", "int64", "float32"])
@@ -42,3 +42,20 @@ def test_config_round_trip():
     schedule = CustomSchedule(d_model=64, warmup_steps=10)
     written = keras.saving.serialize_keras_object(schedule)
     assert keras.saving.deserialize_keras_object(written)(5) == schedule(5)
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "muon"])
+def test_gradients_are_clipped_to_a_norm(optimizer):
+    """A gradient beyond the norm is scaled down to it, over all variables together."""
+    momentum = {}
+    for norm, clip in ((1000.0, 1.0), (0.5, None)):
+        settings = TrainingConfig(optimizer=optimizer, clip_norm=clip)
+        made = make_optimizer(settings, 64)
+        shapes = (4, 4), (4,)
+        variables = [keras.Variable(np.zeros(shape, "float32")) for shape in shapes]
+        made.build(variables)
+        # Twenty equal components, whose norm is the square root of twenty.
+        gradients = [np.full(shape, norm / 20**0.5, "float32") for shape in shapes]
+        made.apply([tf.constant(gradient) for gradient in gradients], variables)
+        momentum[norm] = made.variables[-2].numpy()  # of the vector
+    assert_allclose(momentum[1000.0], momentum[0.5] / 0.5, rtol=1e-5)

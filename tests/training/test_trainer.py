@@ -27,6 +27,7 @@ from training_runs import (
 )
 
 from tfxformer.errors import Stopped, UserError
+from tfxformer.tokenizer import Tokenizer
 from tfxformer.training import callbacks
 from tfxformer.training import run as run_module
 from tfxformer.training.run import Run
@@ -248,8 +249,13 @@ def test_a_start_that_fails_leaves_no_folder(corpus, tmp_path, capfd):
             train(settings(small), out)
         assert not out.exists() or out.name == "there"
         (tmp_path / "there").mkdir(exist_ok=True)
+    # A kill left a file of a tokenizer, and another run its second vocabulary.
+    (tmp_path / "there" / ".tokenizer.model.part").touch()
+    other = Tokenizer.train(["um gato"] * 50, vocab_size=300)
+    other.save(tmp_path / "there" / "tokenizer.target.model")
     run = train(settings(corpus, "training.steps=1"), tmp_path / "there")
     assert outcome(run)["state"]["step"] == 1
+    assert len({*run.tokenizer().sides}) == 1
     assert "step 1 of 1, 0:00:00 left: loss " in capfd.readouterr().err
 
 
@@ -260,6 +266,13 @@ def test_folders_that_are_something_else_are_left_alone(corpus, tmp_path):
     with pytest.raises(FileExistsError, match=r"thesis\.txt"):
         train(settings(corpus), tmp_path / "thesis.txt")
     assert [p.name for p in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+def test_damaged_metrics_are_named(tmp_path):
+    for line in ("{", "[]", '{"step": null}'):
+        Run(tmp_path).metrics_file.write_text(f'{{"step": 1, "split": "a"}}\n{line}\n')
+        with pytest.raises(UserError, match=r"metrics\.jsonl:2: damaged"):
+            run_module.measurements(tmp_path)
 
 
 def test_a_file_in_place_of_tensorboard_s_folder_is_named(tmp_path):

@@ -18,6 +18,7 @@ from tfxformer.repository import (
     EXAMPLES_FILE,
     METADATA_FILE,
     WARM_UP_FILE,
+    model_name,
     next_version,
     write_records,
 )
@@ -32,9 +33,9 @@ PROBES += [b"bytes \xff\xfe that are not UTF-8", "NUL \0 inside"]
 
 
 def export(
-    run,
+    run=None,
     to="export",
-    name="pt_en",
+    name=None,
     checkpoint="best",
     options=None,
     xla=False,
@@ -50,9 +51,11 @@ def export(
 
     Args:
         run: the path of a run folder, or of an export to write again; or a
-            `Translator`, which has the weights, options and XLA already.
+            `Translator`, which has the weights, options and XLA already; None for the
+            model that comes with the package.
         to: the model repository.
-        name: the model's name in the repository.
+        name: the model's name in the repository; None for the folder's name. A
+            `Translator` needs one.
         checkpoint: "best" or "last".
         options: `DecodingOptions`, recorded in the export; None is greedy, or the
             options of the export to write again.
@@ -72,6 +75,9 @@ def export(
     """
     if precision not in ("float32", "float16"):
         raise UserError(f"precision {precision!r}: choose float32 or float16")
+    if isinstance(run, Translator) and (name is None or average is not None):
+        raise UserError("a Translator needs a name, and has no checkpoints to average")
+    name = name or model_name(run)
     if format == "ctranslate2" and any(Path(to, name).glob("*/saved_model.pb")):
         raise UserError(
             f"{Path(to, name)}: holds SavedModels, and TensorFlow Serving would try to "
@@ -91,7 +97,11 @@ def export(
             specification(translator.tokenizer, translator.transformer).save(str(part))
             translator.tokenizer.save(part / "tokenizer.model")
             return say(prove(part, translator, PROBES))
-        write(translator, part, name, precision)
+        try:
+            write(translator, part, name, precision)
+        except tf.errors.OpError as error:  # such as a full disk
+            reason = error.message.rpartition("; ")[2].partition(" [Op:")[0]
+            raise UserError(f"{Path(to, name)}: cannot be written: {reason}") from None
         report = verify(part, allow_xla=translator.xla)
         if not report.ok:
             failed = [line for line in report.lines if line.startswith("FAIL")]

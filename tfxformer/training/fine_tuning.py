@@ -2,10 +2,8 @@
 
 A model's name is the path of a run folder, of one version of an exported model, or of
 the folder of its versions (the newest counts). ``pt_en`` is the model that comes with
-the package, unless a path has that name.
+the package; ``./pt_en`` is a folder.
 """
-
-from pathlib import Path
 
 from tfxformer.config import ModelConfig
 from tfxformer.errors import UserError
@@ -65,8 +63,7 @@ def load(name):
 
 def _find(name):
     """The path of a run folder or of an exported version, by the model's name."""
-    shipped = str(name) == SHIPPED and not Path(name).exists()
-    return find_model(None if shipped else name)
+    return find_model(None if str(name) == SHIPPED else name)
 
 
 def _is_export(path):

@@ -77,7 +77,7 @@ class Run:
 
     def checkpoints(self):
         """The run's `Checkpoint`s, intact or damaged, the newest first."""
-        paths = self.checkpoints_folder.glob("step-*")
+        paths = self.checkpoints_folder.glob(f"step-{8 * '[0-9]'}")
         return [Checkpoint(path) for path in sorted(paths, reverse=True)]
 
     def newest_checkpoint(self):
@@ -252,10 +252,22 @@ def load_weights(model, file):
 
 
 def measurements(path):
-    """Reads the metrics of a run folder: a list of dicts, or an OSError.
+    """Reads the metrics of a run folder: a list of dicts.
 
     Each has ``step``, ``split`` ("train" or "validation") and values, such as ``loss``.
+
+    Raises:
+        OSError: the folder has no metrics.
+        UserError: a line is damaged.
     """
-    file = Run(Path(path)).metrics_file
+    file, found = Run(Path(path)).metrics_file, []
     *lines, _ = file.read_bytes().split(b"\n")  # a kill may cut off the last line
-    return [json.loads(line) for line in lines]
+    for number, line in enumerate(lines, 1):
+        try:
+            row = json.loads(line)
+            found.append(row | {"step": int(row["step"]), "split": row["split"]})
+        except (ValueError, TypeError, LookupError):
+            raise UserError(
+                f"{file}:{number}: damaged: expected metrics as JSON; delete the line"
+            ) from None
+    return found

@@ -96,14 +96,14 @@ def train(config, out):
 
 def _check(config, run):
     """Checks the settings and the folder before any work; makes the folder."""
-    out, begun = run.path, {"tokenizer.model", "tokenizer.target.model"}
-    begun |= {"tokens", ".lock"}
+    out, begun = run.path, {"tokenizer.model", "tokenizer.target.model", "tokens"}
     if not config.data.sources:
         raise UserError("data.sources is empty: give sentence pairs with --data")
     corpora.input_files([*config.data.sources, *filter(None, [config.data.valid])])
     if run.config_file.exists():
         _check_same(config, run, _MAY_CHANGE)
-    elif out.is_dir() and {path.name for path in out.iterdir()} - begun:
+    # Names with a dot are locks, and files that a kill left behind.
+    elif out.is_dir() and {path.name for path in out.glob("[!.]*")} - begun:
         raise UserError(f"{out}: neither a run folder nor an empty one; use another")
     if not run.checkpoints():
         if run.weights_file("last").exists():
