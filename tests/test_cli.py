@@ -42,9 +42,9 @@ def test_a_line_may_hold_sentences_and_a_text_lines(run_folder, translator, comm
     one, two = (translator(text) for text in ("Olá!", "Bom dia."))
     args = ["translate", "--run", run_folder, "Olá! Bom dia.", "Olá!\n\n Bom dia."]
     assert command(*args)[0] == f"{one} {two}\n{one}\n\n {two}\n"
-    # The only tab is the one after the score.
-    out, _, _ = command(*args[:3], "--scores", "\tBom dia.\t Olá!")
-    assert out.partition("\t")[2] == f" {two}  {one}\n"
+    # The only tab is the one after the score, and each answer is a line.
+    out, _, _ = command(*args[:3], "--scores", "\tBom dia.\t Olá!\n")
+    assert out.partition("\t")[2] == f" {two}  {one} \n"
 
 
 def test_given_translations_are_scored(run_folder, translator, command, tmp_path):
@@ -216,7 +216,15 @@ def test_help_comes_without_tensorflow():
 
 
 def test_types_are_words(command):
-    assert "--input <texts>" in command("bulk", "--help")[0]
+    assert "--input <text>" in command("bulk", "--help")[0]
+    out, _, _ = command("export", "--help")
+    words = (
+        "--run, --model <path>",
+        "--average <number>",
+        "--precision <float32|float16>",
+    )
+    assert all(word in out for word in words)
+    assert "--columns <number,number>" in command("score", "--help")[0]
 
 
 @pytest.mark.parametrize("args", [["-q", "score"], ["score", "--quiet"], ["score"]])
@@ -295,6 +303,7 @@ WRONG = [
     ),
     (["score", "--run", "RUN", "--input", "no.tsv"], "directory: 'no.tsv'"),
     (["score", "--run", "RUN", "--input", "RUN"], "Is a directory"),
+    (["score", "--columns", "1,1"], "--columns '1,1': must be two different columns"),
     (
         ["score", "--run", "RUN", "--input", "PAIRS"],
         "PAIRS:2: expected a source, a tab",
@@ -309,6 +318,10 @@ WRONG = [
         "--beam, --xla: not for --format ctranslate2",
     ),
     ([*EXPORT, "--name", "a/b"], "model name 'a/b'"),
+    ([*TRANSLATE, "a " * 200, "--prefix", "My"], "text 1: has "),
+    ([*TRANSLATE, "--encoding", "utf-7", "\udcff+2D0-"], "text 1: not UTF-7"),
+    (["train", "--set", "training.steps=yes", *TRAIN[1:]], "must not be yes or no"),
+    (["translate", ":100:", "--run", ":1:"], ":1:: there is no such run folder"),
     (["serve", "nope"], "nope: no such folder"),
     (["serve", "--config", "nope"], "nope: No such file or directory"),
     (["serve", "x", "--config", "y"], "give a repository or --config, not both"),

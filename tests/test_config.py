@@ -67,8 +67,10 @@ def test_overrides_beat_the_file_and_the_file_beats_the_preset(read):
 
 
 def test_a_file_names_its_own_preset(read):
-    assert read("preset: big", preset="tiny").model.d_model == 1024
+    assert read("preset: big").model.d_model == 1024
     assert read("preset: big\nmodel: {dff: 64}").model.dff == 64
+    with pytest.raises(UserError, match=r"--preset tiny: .*preset = big: leave one"):
+        read("preset: big", preset="tiny")
 
 
 @pytest.mark.parametrize("text", ["", "# nothing\n", "---\n"])
@@ -125,6 +127,15 @@ def test_a_typo_is_named_with_a_suggestion(read, override, named, suggested):
     section, setting = override.split("=")[0].split(".")
     message = refusal(read, f"{section}:\n  {setting}: 1\n")
     assert f"config.yaml: {expected}" in message
+
+
+@pytest.mark.parametrize(
+    "override",
+    ["training.steps=yes", "training.clip_norm=true", "data.weights=[1, no]"],
+)
+def test_yes_is_no_number(override):
+    with pytest.raises(UserError, match="must not be yes or no, true or false"):
+        load_config(overrides=[override])
 
 
 @pytest.mark.parametrize("preset", ["bigg", "", None, 3, ["a"]])

@@ -39,7 +39,10 @@ __all__ = sorted(_HOME_OF)
 def __getattr__(name):
     if name not in _HOME_OF:
         raise AttributeError(f"module 'tfxformer' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"tfxformer.{_HOME_OF[name]}"), name)
+    from tfxformer.console import quiet_stderr
+
+    with quiet_stderr():  # TensorFlow writes several lines when it is imported
+        return getattr(importlib.import_module(f"tfxformer.{_HOME_OF[name]}"), name)
 
 
 def __dir__():

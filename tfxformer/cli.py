@@ -6,6 +6,7 @@ imports wait until a command needs them, so that help and errors appear at once.
 
 import logging
 import os
+import re
 import shlex
 import signal
 import sys
@@ -27,7 +28,7 @@ from tfxformer.commands import (
     with_settings,
 )
 from tfxformer.config import PRESETS, DataConfig, TrainingConfig, load_config
-from tfxformer.console import say, start_logging, start_tensorflow
+from tfxformer.console import say, start_logging, start_tensorflow, watched_lines
 from tfxformer.corpora.files import pick, read_argument, read_texts
 from tfxformer.decoding import DecodingOptions
 from tfxformer.errors import Stopped, UserError, check_output, write_file
@@ -49,6 +50,8 @@ Precision = Annotated[
     Literal["float32", "float16"],
     Option(help="The format of stored weights; float16 halves their size."),
 ]
+# What separates the columns and the lines of an answer.
+_SEPARATOR = re.compile("[\t\r\n]")
 # The settings of pairs that several commands take.
 PAIRS = "sources", "data_dir", "columns", "encoding"
 
@@ -103,7 +106,7 @@ def quickstart(
     run = train(config, out / "run")
 
     say("2. Exporting a SavedModel and running it in a TensorFlow session")
-    path, report = export(run.path, out / "export")
+    path, report = export(run.path, out / "export", "pt_en")
     say(report.describe().splitlines()[-1])
 
     say("3. Translating held-out sentences through the exported signature")
@@ -127,7 +130,9 @@ def quickstart(
 def train(
     data: DataConfig,
     out: Annotated[Path, Option(help="The run folder.")],
-    preset: Annotated[str, Option(help=f"One of {', '.join(PRESETS)}.")] = "tutorial",
+    preset: Annotated[
+        str | None, Option(help=f"One of {', '.join(PRESETS)}; by default tutorial.")
+    ] = None,
     config: Annotated[Path | None, Option(help="A YAML file of settings.")] = None,
     settings: Annotated[
         list[str],
@@ -142,15 +147,23 @@ def train(
     """
     given = {"data": data, "training": training}
     given = {name: x.model_dump(exclude_unset=True) for name, x in given.items()}
-    overrides, begun = [given, *settings], training.init_from
+    overrides = [given, *settings]
+    loaded = load_config(preset, config, overrides)
+    begun = loaded.training.init_from
+    in_file = load_config(preset, config).training.init_from
+    if in_file not in (None, begun):
+        raise UserError(
+            f"--from {begun}: {config} has training.init_from = {in_file}: leave one "
+            "of them out"
+        )
     if begun is not None:
         from tfxformer.training import fine_tuning
 
-        overrides.insert(0, fine_tuning.settings(begun))
-    loaded = load_config(preset, config, overrides)
-    if begun is not None and not loaded.model.dropout_rate:
-        hint = "to change it: --set model.dropout_rate=0.1"
-        log.info("model.dropout_rate is 0, as in %s; %s", begun, hint)
+        base = fine_tuning.settings(begun)
+        loaded = load_config(preset, config, overrides, base)
+        if not loaded.model.dropout_rate:
+            hint = "to change it: --set model.dropout_rate=0.1"
+            log.info("model.dropout_rate is 0, as in %s; %s", begun, hint)
     signal.signal(signal.SIGTERM, _stop)  # until training installs its own handler
     start_tensorflow()
     from tfxformer.training.trainer import train
@@ -241,12 +254,13 @@ def translate(
             rows = [(i, *row) for i, rows in enumerate(lists, first) for row in rows]
             found = [f"{i}\t{score:.4f}\t{text}" for i, text, score in rows]
         elif prefix:
-            found = translator.complete(lines, [prefix] * len(lines))
+            prefixes = [prefix] * len(lines)
+            found = translator.complete(lines, prefixes, tokens_per_batch, first)
         else:
             found, means = translator.translate(lines, tokens_per_batch, first=first)
-            if scores:  # no other tab than the score's
+            if scores:  # one line, without another tab than the score's
                 pairs = zip(found, means, strict=True)
-                found = [f"{x:.4f}\t" + text.replace("\t", " ") for text, x in pairs]
+                found = [f"{x:.4f}\t" + _SEPARATOR.sub(" ", y) for y, x in pairs]
         for line in found:
             print(line, flush=True)
         first += len(lines)
@@ -256,7 +270,7 @@ def _chunks(path, encoding):
     """Lists of lines: single lines from a terminal, many at once otherwise."""
     stream = open(path, "rb") if path else sys.stdin.buffer  # noqa: SIM115
     size = 1 if stream.isatty() else 1024
-    return read_texts(stream, stream.name, encoding, size)
+    return read_texts(watched_lines(stream), stream.name, encoding, size)
 
 
 def _chosen(decoding):
@@ -341,9 +355,11 @@ def bulk(
 @app.command(rich_help_panel="Serve")
 @with_settings("decoding", DecodingOptions)
 def export(
-    run: Annotated[Path, Option(help="A run folder.")],
+    run: Model = None,
     to: To = Path("export"),
-    name: Annotated[str, Option(help="The model's name.")] = "pt_en",
+    name: Annotated[
+        str | None, Option(help="The model's name; by default the run folder's.")
+    ] = None,
     checkpoint: Checkpoint = "best",
     format: Annotated[
         Literal["savedmodel", "ctranslate2"],
@@ -356,7 +372,7 @@ def export(
     ] = None,
     decoding: DecodingOptions = ...,
 ):
-    """Export a run as a SavedModel, the next version of a model.
+    """Export a run, or a SavedModel again, as the next version of a model.
 
     The export keeps the decoding options given here. With --xla, a server needs a flag,
     which the report names. The last line is the path of the new version.
@@ -427,9 +443,9 @@ def serve(
 ):
     """Serve models with TensorFlow Serving's REST and gRPC APIs.
 
-    Serves the newest version of each model in the repository (by default ./export, or
-    the package's own), and switches to new versions as they appear. SIGTERM and Ctrl-C
-    stop it after the pending requests, with exit codes 0 and 130.
+    Serves the newest version of each model in the repository (by default the model that
+    comes with the package), and switches to new versions as they appear. SIGTERM and
+    Ctrl-C stop it after the pending requests, with exit codes 0 and 130.
     """
     need("serve", "starlette", "uvicorn", "grpc_health", "prometheus_client")
     from tfxformer.server.configs import find_models
@@ -437,8 +453,7 @@ def serve(
     if config is not None and repository is not None:
         raise UserError("give a repository or --config, not both")
     if config is None and repository is None:
-        here = any(Path("export").glob("*/*/saved_model.pb"))
-        repository = Path("export") if here else shipped_model().parents[1]
+        repository = shipped_model().parents[1]
     # Raises errors before the slow import of TensorFlow.
     find_models(repository, config)
     log.info("serving %s (loading)", config or repository)

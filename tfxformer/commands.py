@@ -9,13 +9,13 @@ import re
 import signal
 import sys
 from pathlib import Path
-from typing import Annotated, get_type_hints
+from typing import Annotated, get_args, get_type_hints
 
 import typer
 from typer import Option
 
 import tfxformer
-from tfxformer.console import start_logging, start_tensorflow
+from tfxformer.console import console, start_logging, start_tensorflow
 from tfxformer.errors import Stopped, UserError
 from tfxformer.repository import chosen_model
 
@@ -40,9 +40,6 @@ class _Group(typer.core.TyperGroup):
         for command in self.commands.values():
             if not isinstance(command, _Group):
                 command.params.append(quiet)
-            for parameter in command.params:
-                in_words = functools.partial(_in_words, parameter.display_type)
-                parameter.display_type = in_words
 
     def invoke(self, ctx):
         try:
@@ -60,10 +57,31 @@ class _Group(typer.core.TyperGroup):
                 formatter.write_dl([(x.name, x.get_short_help_str(99)) for x in group])
 
 
-def _in_words(display_type, ctx):
-    """A type in the words of the help: <list[str]> is <texts>."""
-    word = re.sub(r"list\[(\w+)\]", r"\1s", display_type(ctx).lower())
-    return re.sub(r"(int range|int|float)(?!\d)", "number", word.replace("str", "text"))
+class _App(typer.Typer):
+    """A Typer application whose help names types in words."""
+
+    def command(self, *args, **kwargs):
+        register = super().command(*args, **kwargs)
+
+        def decorate(function):
+            for parameter in inspect.signature(function).parameters.values():
+                _name_type(*get_args(parameter.annotation))
+            return register(function)
+
+        return decorate
+
+
+def _name_type(kind=None, info=None, *_):
+    """Gives an option the word for its type in the help, unless it has one."""
+    if isinstance(info, typer.models.OptionInfo) and info.metavar is None:
+        kinds = {kind, *get_args(kind)}
+        choices = [x for x in get_args(kind) if isinstance(x, str)]
+        if choices:
+            info.metavar = f"<{'|'.join(choices)}>"
+        elif bool not in kinds:
+            is_number = bool(kinds & {int, float})
+            info.metavar = "<number>" if is_number else "<text>"
+            info.metavar = "<path>" if Path in kinds else info.metavar
 
 
 def _quiet(value: bool):
@@ -79,7 +97,7 @@ def _version(value: bool):
 
 def commands(help):
     """A Typer application for a program or a group of its commands."""
-    app = typer.Typer(
+    app = _App(
         help=help,
         cls=_Group,
         no_args_is_help=True,
@@ -112,10 +130,11 @@ def need(extra, *modules):
 def load_translator(model, checkpoint="best", *options):
     """`Translator.load` for the given model, or for the shipped one."""
     model = chosen_model(model)
-    start_tensorflow()
-    from tfxformer.translator import Translator
+    with console.status("loading the model"):  # on a terminal alone
+        start_tensorflow()
+        from tfxformer.translator import Translator
 
-    return Translator.load(model, checkpoint, *options)
+        return Translator.load(model, checkpoint, *options)
 
 
 # --- Options made from settings ------------------------------------------------------
@@ -166,10 +185,11 @@ def _parameter(kind, name):
     # The default of "steps" depends on the preset.
     if field.default and field.default is not True and name != "steps":
         made.help += f"  [default: {field.default}]"
-    if annotation == list[str]:
+    if annotation in (list[str], tuple[str, ...]):
         made.help += " Repeatable."
+        annotation = list[str]
     elif "list" in str(annotation):
-        annotation, made.metavar = str, "N,N"
+        annotation, made.metavar = str, "<number,number>"
     annotation = Annotated[annotation | None, made]
     kind = inspect.Parameter.KEYWORD_ONLY
     return inspect.Parameter(name, kind, default=None, annotation=annotation)

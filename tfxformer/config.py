@@ -8,7 +8,7 @@ import difflib
 import re
 import reprlib
 from importlib.resources import files
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 import yaml
 from pydantic import (
@@ -18,6 +18,7 @@ from pydantic import (
     ConfigDict,
     Field,
     ValidationError,
+    field_validator,
     model_validator,
 )
 
@@ -50,6 +51,17 @@ equal to 1
         allow_inf_nan=False,
         use_attribute_docstrings=True,
     )
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_truth_for_a_number(cls, value, info):
+        """YAML's `yes` is a truth value, which Python would count as 1."""
+        kind = cls.model_fields[info.field_name].annotation
+        values = value if isinstance(value, list) else [value]
+        truth = any(isinstance(each, bool) for each in values)
+        if truth and kind is not bool and bool not in get_args(kind):
+            raise ValueError("must not be yes or no, true or false")
+        return value
 
     @model_validator(mode="wrap")
     @classmethod
@@ -164,6 +176,13 @@ class DataConfig(Settings, title="data"):
     max_length_ratio: Annotated[float, Field(ge=1)] = 3.0
     """The largest ratio of the two sides' lengths."""
 
+    @field_validator("columns")
+    @classmethod
+    def _two_columns(cls, columns):
+        if columns and columns[0] == columns[1]:
+            raise ValueError("must be two different columns")
+        return columns
+
 
 class TrainingConfig(Settings, title="training"):
     """The training."""
@@ -232,8 +251,6 @@ class Config(Settings):
             wrong = f"model.num_heads = {heads}: must divide model.d_model, {size}"
         elif weights is not None and len(weights) != len(data.sources):
             wrong = f"data.weights = {weights}: must have one for each source"
-        elif data.columns and data.columns[0] == data.columns[1]:
-            wrong = f"data.columns = {data.columns}: must be two different columns"
         elif training.metric == "bleu" and not training.bleu_pairs:
             wrong = "training.metric = 'bleu': needs training.bleu_pairs, such as 500"
         elif tokens < length:
@@ -251,15 +268,17 @@ class Config(Settings):
 PRESETS = yaml.safe_load(files("tfxformer").joinpath("presets.yaml").read_bytes())
 
 
-def load_config(preset="tutorial", file=None, overrides=()):
+def load_config(preset=None, file=None, overrides=(), base=None):
     """Loads a preset, then a YAML file over it, then single overrides.
 
     Args:
-        preset: a name in `PRESETS`.
+        preset: a name in `PRESETS`; None for the file's, or for "tutorial".
         file: a YAML file with any of the sections ``model``, ``tokenizer``,
             ``data`` and ``training``, and ``preset`` to start from another one.
         overrides: strings such as ``"model.dff=1024"``, with the value in YAML, or
             dictionaries of sections; later ones replace earlier ones.
+        base: sections that the file and the overrides may change: the settings of the
+            model to fine-tune.
 
     Returns:
         A `Config`.
@@ -272,10 +291,15 @@ def load_config(preset="tutorial", file=None, overrides=()):
         1024
     """
     read = _read_yaml(file) if file else {}
-    preset = read.pop("preset", preset)
+    named = read.pop("preset", preset or "tutorial")
+    if preset not in (None, named):
+        raise UserError(
+            f"--preset {preset}: {file} has preset = {named}: leave one of them out"
+        )
+    preset = named
     if preset not in [*PRESETS]:
         raise _unknown("preset", preset, PRESETS)
-    values = _merged(PRESETS[preset], read)
+    values = _merged(_merged(PRESETS[preset], base or {}), read)
     for override in overrides:
         changes = _parsed(override) if isinstance(override, str) else override
         values = _merged(values, changes)

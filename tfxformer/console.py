@@ -4,14 +4,16 @@ import contextlib
 import gc
 import logging
 import os
+import stat
 import sys
 import tempfile
 
 from rich.console import Console
+from rich.progress import Progress
 
 from tfxformer.errors import UserError
 
-console = Console(stderr=True, highlight=False)
+console = Console(stderr=True, highlight=False, emoji=False)
 
 
 def start_logging(quiet=False):
@@ -27,6 +29,20 @@ def say(line):
     console.print(line, markup=False, soft_wrap=True)
 
 
+def watched_lines(stream):
+    """Yields the lines of a binary stream, and shows on a terminal how many are read.
+
+    If the answers go to the terminal, they show it themselves.
+    """
+    if sys.stdout.isatty() or not console.is_terminal:
+        yield from stream
+        return
+    status = os.fstat(stream.fileno())
+    size = status.st_size if stat.S_ISREG(status.st_mode) else None
+    with Progress(console=console, transient=True) as progress:
+        yield from progress.wrap_file(stream, total=size, description="translating")
+
+
 class _Handler(logging.Handler):
     def emit(self, record):
         prefix = "" if record.levelno == logging.INFO else f"{record.levelname}: "
@@ -35,7 +51,13 @@ class _Handler(logging.Handler):
 
 @contextlib.contextmanager
 def quiet_stderr():
-    """Hides output to standard error, C++'s included, unless the body raises."""
+    """Hides output to standard error, C++'s included, unless the body raises.
+
+    ``TF_CPP_MIN_LOG_LEVEL=0`` in the environment shows it.
+    """
+    if os.environ.get("TF_CPP_MIN_LOG_LEVEL") == "0":
+        yield
+        return
     sys.stderr.flush()
     kept = os.dup(2)
     with tempfile.TemporaryFile() as held:
@@ -53,19 +75,15 @@ def quiet_stderr():
 
 
 def start_tensorflow():
-    """Imports Keras on TensorFlow, and lets TensorFlow find its devices.
-
-    ``TF_CPP_MIN_LOG_LEVEL=0`` in the environment shows TensorFlow's messages.
-    """
+    """Imports Keras on TensorFlow, and lets TensorFlow find its devices."""
     # The environment variable overrides Keras's own settings file.
     backend = os.environ.setdefault("KERAS_BACKEND", "tensorflow")
     if backend != "tensorflow":
         raise UserError(
             f"tfxformer runs on TensorFlow: set KERAS_BACKEND=tensorflow, not {backend}"
         )
-    verbose = os.environ.get("TF_CPP_MIN_LOG_LEVEL") == "0"
     gc.disable()  # imports leave no garbage, and collecting takes a quarter of the time
-    with contextlib.nullcontext() if verbose else quiet_stderr():
+    with quiet_stderr():
         import keras  # noqa: F401
         import tensorflow as tf
 

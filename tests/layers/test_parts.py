@@ -118,6 +118,14 @@ def test_encoding_agrees_with_numpy(length, depth):
     )
 
 
+@pytest.mark.parametrize(
+    "options", [{"center": False}, {"scale": False}, {"axis": 1}, {"axis": [1, 2]}]
+)
+def test_layer_norm_takes_the_arguments_of_kerass(options):
+    ours, kerass = LayerNorm(**options), keras.layers.LayerNormalization(**options)
+    assert_allclose(ours(X, training=True), kerass(X), atol=1e-5)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_layer_norm_and_its_gradients_are_kerass(dtype):
     ours, kerass = (

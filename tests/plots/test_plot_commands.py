@@ -138,6 +138,7 @@ def test_neighbours(drawn, model, translator):
     [
         ("positions --out x.html", "--out x.html: its name must end in .png or .svg"),
         ("attention _", "the text is empty: give a sentence"),
+        ("attention \u200b", "the text is empty: give a sentence"),
         ("attention a --head 1", "--head: give --layer, too"),
         ("decoding a", "--out x.png: its name must end in .gif"),
         ("lengths", "name the pairs, such as --data pairs.tsv"),
@@ -159,3 +160,11 @@ def test_wrong_input_is_one_line(
     out, err, code = command("plot", *words)
     assert (out, code, len([*tmp_path.iterdir()])) == ("", 1, 1)
     assert err.splitlines()[-1].startswith(f"tfxformer: error: {message}")
+
+
+def test_a_picture_does_not_overwrite_its_data(command, tmp_path):
+    pairs = tmp_path / "pairs.svg"
+    pairs.write_text("Olá!\tHello!\n", "utf-8")
+    _, err, code = command("plot", "lengths", "--data", pairs, "--out", pairs)
+    assert code == 1 and f"--out {pairs}: is also an input" in err
+    assert pairs.read_text("utf-8") == "Olá!\tHello!\n"

@@ -95,7 +95,9 @@ def read_argument(text, name, encoding="utf-8"):
 
 def _decode(line, encoding):
     try:
-        return line.decode(encoding)
+        text = line.decode(encoding)
+        text.encode()  # UTF-7 and others decode to half of a surrogate pair
+        return text
     except UnicodeError:
         return None
 

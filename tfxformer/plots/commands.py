@@ -29,7 +29,7 @@ def _check_out(context: Context, out: Path):
 
 
 def _check_text(text: str):
-    if not text.strip():
+    if not corpora.normalize(text):
         raise UserError("the text is empty: give a sentence")
     return text
 
@@ -150,6 +150,7 @@ def lengths(
     """Draw how long sentences are, in words."""
     if not data.sources:
         raise UserError("name the pairs, such as --data pairs.tsv")
+    check_output("--out", out, corpora.input_files(data.sources))
     options = data.model_dump(include={"data_dir", "columns", "encoding"})
     loaded = (corpora.load(source, **options) for source in data.sources)
     pairs = [pair for found, _ in loaded for pair in found]
