@@ -1,8 +1,8 @@
 """The documentation site: ``sphinx-build -W --keep-going -n docs OUT``.
 
 You need no network to build the site or to read it. The build runs no notebook: it
-shows the outputs that each one stores. `made.py` writes the parts of the pages that
-come from the code, so that they always match it.
+shows the outputs that each one stores. The pages read well on GitHub too; `made.py`
+adapts them to the site.
 """
 
 import sys
@@ -36,7 +36,7 @@ extensions = [
     "sphinx_copybutton",
 ]
 
-myst_enable_extensions = ["deflist", "dollarmath"]
+myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 4
 nb_execution_mode = "off"
 nb_merge_streams = True
@@ -79,7 +79,7 @@ def setup(app):
     """Connects the functions of `made.py`, and shows formulas as MathML."""
     app.connect("config-inited", made.copy_notebooks)
     app.connect("config-inited", made.check_cheat_sheet)
-    app.connect("source-read", made.fill_in)
+    app.connect("source-read", made.adapt)
     app.connect("build-finished", made.write_attention_page)
     app.connect("autodoc-process-docstring", made.adapt_docstring, priority=400)
     app.connect("autodoc-process-signature", made.plain_signature)

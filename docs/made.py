@@ -1,16 +1,18 @@
-"""Writes the parts of the pages that come from the code, when the site is built.
+"""Writes the parts of the pages that come from the code, and adapts pages to the site.
 
-The comment ``<!-- made: NAME -->`` in a page marks the place of such a part.
+The comments ``<!-- made: NAME -->`` and ``<!-- end -->`` enclose such a part.
+``python docs/made.py`` writes these parts anew.
 """
 
+import ast
 import base64
-import importlib
 import inspect
 import json
+import pkgutil
 import re
+import sys
 from pathlib import Path
-
-import tfxformer
+from typing import get_args
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
@@ -24,105 +26,21 @@ PAGES = {
     "export/pt_en/README.md": "model_card.md",
     "serving/README.md": "tensorflow_serving.md",
 }
-SENTENCE = "O gato preto bebeu o leite."
-MARK = re.compile(r"^<!-- made: (\w+)(?: (\S+))? -->$", re.MULTILINE)
+PART = re.compile(r"(<!-- made: ([\w ]+) -->\n).*?(<!-- end -->\n)", re.DOTALL)
 LINK = re.compile(r"(\]\()([^)#\s]*)(#[^)\s]*)?(\))")
-
-# The paper's Figure 1 from bottom to top, left side first: box, explanation, object.
-FIGURE_1 = [
-    ("Inputs", "turns text into token ids", "tokenizer.Tokenizer"),
-    (
-        "Outputs (shifted right)",
-        "gives the decoder its input, which begins with the start token, and its "
-        "labels, which end with the end token",
-        "tokenizer.encode_target",
-    ),
-    (
-        "Input Embedding, Output Embedding",
-        "token embeddings times √d_model; tied embeddings use one table for both sides "
-        "(section 3.4)",
-        "layers.positional.PositionalEmbedding",
-    ),
-    (
-        "Positional Encoding",
-        "sines and cosines of each position (section 3.5)",
-        "layers.positional.positional_encoding",
-    ),
-    (
-        "Multi-Head Attention, in the encoder",
-        "each source position attends to all source positions",
-        "layers.attention.GlobalSelfAttention",
-    ),
-    (
-        "Masked Multi-Head Attention",
-        "each target position attends to itself and earlier positions",
-        "layers.attention.CausalSelfAttention",
-    ),
-    ("", "hides later positions", "layers.masking.look_ahead_mask"),
-    (
-        "Multi-Head Attention, in the decoder",
-        "queries from the decoder, keys and values from the encoder output",
-        "layers.attention.CrossAttention",
-    ),
-    (
-        "Add & Norm",
-        "residual connection and layer normalisation (section 3.1)",
-        "layers.residual.AddAndNorm",
-    ),
-    (
-        "Feed Forward",
-        "two projections and a ReLU (section 3.3)",
-        "layers.stacks.FeedForward",
-    ),
-    ("N× (left)", "one encoder layer", "layers.stacks.EncoderLayer"),
-    ("", "all encoder layers", "layers.stacks.Encoder"),
-    ("N× (right)", "one decoder layer", "layers.stacks.DecoderLayer"),
-    ("", "all decoder layers", "layers.stacks.Decoder"),
-    (
-        "Linear",
-        "one logit for each token of the vocabulary; multiplies by the embedding table "
-        "when tied (section 3.4)",
-        "model.Transformer.project",
-    ),
-    (
-        "Softmax, in training",
-        "computed with the linear layer and the loss, some positions at a time",
-        "training.loss.output_loss",
-    ),
-    (
-        "Output Probabilities, in decoding",
-        "chooses the next token",
-        "decoding.search.decode",
-    ),
-    ("The whole figure", "encoder, decoder and output", "model.Transformer"),
-]
-BESIDE_FIGURE_1 = [
-    (
-        "Figure 2, left",
-        "Scaled Dot-Product Attention (section 3.2.1)",
-        "layers.attention.scaled_dot_product_attention",
-    ),
-    (
-        "Figure 2, right",
-        "Multi-Head Attention (section 3.2.2)",
-        "layers.attention.MultiHeadAttention",
-    ),
-    ("Section 3.2.3", "hides padding", "layers.masking.padding_mask"),
-    ("Section 5.1", "batches of similar length", "batches.TrainingBatches"),
-    ("Section 5.3", "the learning-rate schedule", "training.step.CustomSchedule"),
-    ("Section 5.4", "dropout", "layers.residual.AddAndNorm"),
-    ("Section 5.4", "label smoothing", "training.loss.masked_loss"),
-    (
-        "Section 6.1",
-        "the mean of checkpoints",
-        "exporting.saved_model.average_checkpoints",
-    ),
-    (
-        "Section 6.1",
-        "beam search with a length penalty",
-        "decoding.options.DecodingOptions",
-    ),
-]
+# A name in code that links to the file that defines it.
+NAME = re.compile(r"\[`([\w.]+)`\]\([./]*(tfxformer/\S+)\.py\)")
+# A list or table of links, whose heading becomes the caption in the site's menu.
+MENU = re.compile(r"(?:^## (.*)\n\n)?^<!-- toctree -->\n((?:.+\n)+)", re.MULTILINE)
+SENTENCE = "O gato preto bebeu o leite."
+# The front page has this frame, with the page that `write_attention_page` writes.
+ATTENTION = (
+    '<iframe src="attention_page.html" title="Attention of the shipped model" '
+    'sandbox="allow-scripts" class="attention"></iframe>\n\n'
+    f"*The shipped model translates “{SENTENCE}”. Point at a token to see "
+    "which tokens it attends to, and choose a layer and a head. "
+    "`tfxformer plot attention` makes this page for your own sentence.*"
+)
 
 
 def copy_notebooks(app, config):
@@ -181,17 +99,6 @@ def check_cheat_sheet(app, config):
         raise ValueError("cheat_sheet.md: could not read its tables")
 
 
-def attention(_):
-    """Returns a frame with the page that `write_attention_page` writes."""
-    return (
-        '<iframe src="attention_page.html" title="Attention of the shipped model" '
-        'sandbox="allow-scripts" class="attention"></iframe>\n\n'
-        f"*The shipped model translates “{SENTENCE}”. Point at a token to see "
-        "which tokens it attends to, and choose a layer and a head. "
-        "`tfxformer plot attention` makes this page for your own sentence.*"
-    )
-
-
 def write_attention_page(app, error):
     """Writes the attention page for the front page, with the shipped model.
 
@@ -209,8 +116,8 @@ def write_attention_page(app, error):
         (Path(app.outdir) / "attention_page.html").write_text(page, "utf-8")
 
 
-def fill_in(app, name, source):
-    """Replaces each mark with the part that it names.
+def adapt(app, name, source):
+    """Adapts a page to the site.
 
     Args:
         app: the Sphinx application, which is not used.
@@ -220,13 +127,34 @@ def fill_in(app, name, source):
     if name.startswith("notebooks/"):
         return
     text = linked(source[0], f"docs/{name}.md")
-    source[0] = MARK.sub(lambda mark: MAKERS[mark[1]](mark[2]), text)
+    menus = [menu(*match.groups()) for match in MENU.finditer(text)]
+    for file, page in PAGES.items():
+        if page == f"{name}.md":
+            text = linked((ROOT / file).read_text("utf-8"), file)
+    text = text.replace("<!-- made: attention -->", ATTENTION)
+    source[0] = "\n".join([text, *menus])
+
+
+def menu(caption, links):
+    """Returns a part of the site's menu.
+
+    Args:
+        caption: a title for the part, or None.
+        links: Markdown with links to pages.
+    """
+    lines = ["```{toctree}", ":hidden:"]
+    if caption:
+        lines.append(f":caption: {caption}")
+    pages = re.findall(r"\[(.+?)\]\((.+?)\)", links)
+    lines += [f"{title} <{page}>" for title, page in pages]
+    return "\n".join([*lines, "```", ""])
 
 
 def linked(text, file):
     """Turns links to the project's files into links to pages.
 
     Links in the sources are relative to the file, so that they also work on GitHub.
+    Names that link to their code become links to the reference.
 
     Args:
         text: Markdown.
@@ -254,114 +182,49 @@ def linked(text, file):
             raise ValueError(f"{file}: {target} is not a page of the site")
         return f"{start}{up}{page}{anchor}{end}"
 
+    def reference(match):
+        name, path = match.groups()
+        return f"{{py:obj}}`{name} <{path.replace('/', '.')}.{name}>`"
+
+    text = NAME.sub(reference, text)
     # Code may have brackets too: leave it unchanged.
     parts = re.split(r"(^```.*?^```|`[^`\n]+`)", text, flags=re.DOTALL | re.MULTILINE)
     return "".join(x if i % 2 else LINK.sub(link, x) for i, x in enumerate(parts))
 
 
-def file(path):
-    """Returns a file of the project as part of a page.
+def renewed(text):
+    """Returns a page with its made parts written anew.
 
     Args:
-        path: the file's path in the project.
-
-    Returns:
-        The file's Markdown, with links that work on the site.
+        text: the page's Markdown.
     """
-    text = linked((ROOT / path).read_text("utf-8"), path)
-    return MARK.sub(lambda mark: MAKERS[mark[1]](mark[2]), text)
+
+    def part(match):
+        start, what, end = match.groups()
+        name, *arguments = what.split()
+        return f"{start}\n{MAKERS[name](*arguments)}\n\n{end}"
+
+    return PART.sub(part, text)
 
 
-def figure_1(_):
-    """Two tables: each box of Figure 1, and other parts of the paper, with the code."""
-    return "\n\n".join(
-        [
-            _lines("in the figure", FIGURE_1),
-            "## Elsewhere in the paper",
-            _lines("in the paper", BESIDE_FIGURE_1),
-        ]
-    )
-
-
-def _lines(title, pieces):
-    rows = [f"| {title} | class or function | explanation |", "|---|---|---|"]
-    for piece, what, name in pieces:
-        found = find(f"tfxformer.{name}")
-        path, line = place(found)
-        module, short = _split_name(f"tfxformer.{name}")
-        page = f"_modules/{module.replace('.', '/')}.html#{short}"
-        rows.append(
-            f"| {piece} | {{py:obj}}`{short} <tfxformer.{name}>`<br>"
-            f'<a class="line" href="{page}">{path}:{line}</a> | {what} |'
-        )
-    return "\n".join(rows)
-
-
-def find(name):
-    """Imports the object that a dotted name refers to.
-
-    Args:
-        name: for example ``tfxformer.model.Transformer.project``.
-
-    Returns:
-        The object.
-    """
-    module, short = _split_name(name)
-    found = importlib.import_module(module)
-    for part in short.split("."):
-        found = getattr(found, part)
-    return found
-
-
-def _split_name(name):
-    parts = name.split(".")
-    for count in range(len(parts) - 1, 0, -1):
-        module = ".".join(parts[:count])
-        try:
-            importlib.import_module(module)
-        except ModuleNotFoundError as error:
-            if error.name != module:
-                raise
-        else:
-            return module, ".".join(parts[count:])
-    raise ValueError(f"{name}: no such name")
-
-
-def place(found):
-    """Finds the place where a class or function is defined.
-
-    Args:
-        found: the class or function.
-
-    Returns:
-        The path of its file in the project, and the line with its name.
-    """
-    found = inspect.unwrap(found)
-    # The package may be imported from the checkout or from site-packages.
-    home = Path(tfxformer.__file__).resolve().parents[1]
-    path = Path(inspect.getsourcefile(found)).resolve().relative_to(home)
-    lines, first = inspect.getsourcelines(found)
-    names = re.compile(rf"\s*(?:async )?(?:class|def) {found.__name__}\b")
-    # Skip the decorators.
-    offset = next(i for i, line in enumerate(lines) if names.match(line))
-    return path.as_posix(), first + offset
-
-
-def names(_):
+def names():
     """A table of the names that `tfxformer` itself exports."""
     import tfxformer
 
-    rows = ["| name | summary |", "|---|---|"]
-    for name in tfxformer.__all__:
-        found = getattr(tfxformer, name)
-        summary = inspect.getdoc(found).splitlines()[0]
-        summary = re.sub(r"`{1,2}([^`]+)`{1,2}", r"`\1`", summary).replace("|", r"\|")
-        home = f"{found.__module__}.{name}"
-        rows.append(f"| {{py:obj}}`tfxformer.{name} <{home}>` | {summary} |")
-    return "\n".join(rows)
+    rows = {}
+    for path in (ROOT / "tfxformer").rglob("*.py"):
+        where = path.relative_to(ROOT).as_posix()
+        for found in ast.parse(path.read_text("utf-8")).body:
+            name = getattr(found, "name", None)
+            if name in tfxformer.__all__:
+                summary = ast.get_docstring(found).splitlines()[0]
+                summary = summary.replace("``", "`").replace("|", r"\|")
+                rows[name] = f"| [`{name}`](../../{where}) | {summary} |"
+    table = [rows[name] for name in tfxformer.__all__]
+    return "\n".join(["| name | summary |", "|---|---|", *table])
 
 
-def command_groups(_):
+def command_groups():
     """A table of all commands, with links to their pages."""
     rows = ["| command | what it does |", "|---|---|"]
     for name, command in _app().commands.items():
@@ -371,7 +234,7 @@ def command_groups(_):
     return "\n".join(rows)
 
 
-def options(_):
+def options():
     """The options of `tfxformer` itself."""
     return _options(_app())
 
@@ -404,16 +267,29 @@ def _commands(chosen, title, level):
 
 
 def _options(command):
-    """A definition list of a command's options, with their help texts."""
-    import typer
-
-    parts = []
+    """A list of a command's arguments and options, with their help texts."""
+    lines = []
     for parameter in command.params:
-        record = parameter.get_help_record(typer.Context(command))
-        if record and parameter.name != "help":
-            title, what = record
-            parts.append(f"`{title}`\n: {_escaped(' '.join(what.split()))}")
-    return "\n\n".join(parts)
+        title = ", ".join(sorted(parameter.opts, key=lambda x: x.startswith("--")))
+        title += "..." if parameter.nargs == -1 else ""
+        notes = ["[required]"] if parameter.required else []
+        default = parameter.default
+        if parameter.secondary_opts:
+            title += f" / {parameter.secondary_opts[0]}"
+            default = (parameter.opts if default else parameter.secondary_opts)[0]
+        elif title.startswith("-") and not parameter.is_flag:
+            title += f" {parameter.metavar or _choices(command, parameter)}"
+        if default:
+            notes.append(f"[default: {default}]")
+        what = " ".join([parameter.help or "", *notes]).split()
+        lines.append(f"- `{title}`: {_escaped(' '.join(what))}")
+    return "\n".join(lines)
+
+
+def _choices(command, option):
+    """The values that an option without a type's name may have."""
+    annotation = inspect.signature(command.callback).parameters[option.name].annotation
+    return f"<{'|'.join(get_args(annotation))}>"
 
 
 def _escaped(text):
@@ -422,7 +298,7 @@ def _escaped(text):
     return re.sub(r"(?<![\w-])(--[a-z][a-z-]*)", r"`\1`", text)
 
 
-def settings(_):
+def settings():
     """A table of the settings that differ between presets."""
     from tfxformer.config import PRESETS, load_config
 
@@ -441,17 +317,7 @@ def settings(_):
     return "\n".join(rows)
 
 
-_MAKERS = (
-    attention,
-    command_groups,
-    commands,
-    figure_1,
-    file,
-    names,
-    options,
-    settings,
-)
-MAKERS = {maker.__name__: maker for maker in _MAKERS}
+MAKERS = {x.__name__: x for x in (command_groups, commands, names, options, settings)}
 
 
 def adapt_docstring(app, what, name, found, options, lines):
@@ -517,12 +383,26 @@ def resolve_alias(app, env, node, text):
     if not target.startswith("tfxformer.") or node.get("refdomain") != "py":
         return None
     try:
-        home = find(target)
-        home = f"{home.__module__}.{home.__qualname__}"
-    except (AttributeError, ValueError):
+        found = pkgutil.resolve_name(target)
+        home = f"{found.__module__}.{found.__qualname__}"
+    except (AttributeError, ImportError):
         return None
     if home == target:
         return None
     return env.get_domain("py").resolve_any_xref(
         env, node["refdoc"], app.builder, home, node, text
     )[0][1]
+
+
+def main():
+    """Writes the made parts of all pages anew, and prints the pages that changed."""
+    sys.path.insert(0, str(ROOT))
+    for page in HERE.rglob("*.md"):
+        text = page.read_text("utf-8")
+        if renewed(text) != text:
+            page.write_text(renewed(text), "utf-8")
+            print(page.relative_to(ROOT))
+
+
+if __name__ == "__main__":
+    main()

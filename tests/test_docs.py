@@ -32,9 +32,6 @@ def anchors(file):
     if file.suffix == ".ipynb":
         cells = [x for x in json.loads(text)["cells"] if x["cell_type"] == "markdown"]
         text = "\n\n".join("".join(cell["source"]) for cell in cells)
-    if "<!-- made:" in text:
-        made = module("made")
-        text = made.MARK.sub(lambda x: made.MAKERS[x[1]](x[2]), text)
     for heading in re.findall(r"^#{1,6} +(.*)$", text, re.MULTILINE):
         plain = re.sub(r"[`*]|\]\([^)]*\)|\[", "", heading).strip().lower()
         yield re.sub(r"[^\w\- ]", "", plain).replace(" ", "-")
@@ -50,6 +47,23 @@ def test_links_lead_somewhere(page):
         if anchor:
             file = file / "README.md" if file.is_dir() else file
             assert anchor in anchors(file), f"{target}#{anchor}"
+
+
+def test_pages_have_what_the_code_makes():
+    made = module("made")
+    for page in DOCS.rglob("*.md"):
+        text = page.read_text("utf-8")
+        stale = f"{page.relative_to(ROOT)} is stale: run python docs/made.py"
+        assert made.renewed(text) == text, stale
+
+
+def test_names_link_to_the_files_that_define_them():
+    links = module("made").NAME
+    for page in PAGES:
+        for name, path in links.findall(page.read_text("utf-8")):
+            code = (ROOT / f"{path}.py").read_text("utf-8")
+            last = name.rpartition(".")[2]
+            assert re.search(rf"^ *(class|def) {last}\b", code, re.MULTILINE), name
 
 
 def test_the_picture_is_as_it_is_drawn():
