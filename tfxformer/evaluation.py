@@ -60,3 +60,37 @@ def evaluate(translator, pairs, lowercase=False, tokens_per_batch=2048):
     sources = [pair.source for pair in pairs]
     translations = translator(sources, tokens_per_batch, split_sentences=False)
     return compare(translations, [pair.target for pair in pairs], lowercase)
+
+
+def describe_samples(pairs, translations, count=40, shown=6):
+    """Says how many of some translations equal their reference, and shows a few.
+
+    Both take translations at equal distances, so a wrong one appears like any other.
+
+    Args:
+        pairs: at least ``count`` `Pair`s.
+        translations: a list of strings, one for each pair.
+        count: the number of translations to compare.
+        shown: the number of translations to show.
+
+    Returns:
+        A list of lines.
+
+    Example:
+        >>> pairs = [("Olá!", "Hello!"), ("Bom dia!", "Good morning!")]
+        >>> for line in describe_samples(pairs, ["Hello!", "Good day!"], 2, 2):
+        ...     print(line)
+        Olá!  →  Hello!
+        Bom dia!  →  Good day!  (reference: Good morning!)
+        1 of 2 translations equal their reference
+    """
+    chosen = range(0, len(pairs) - len(pairs) % count, len(pairs) // count)
+    lines, equal = [], 0
+    for place, index in enumerate(chosen):
+        source, reference = pairs[index]
+        translation = translations[index]
+        equal += translation == reference
+        if place % (count // shown) == 0 and len(lines) < shown:
+            note = "" if translation == reference else f"  (reference: {reference})"
+            lines.append(f"{source}  →  {translation}{note}")
+    return [*lines, f"{equal} of {count} translations equal their reference"]

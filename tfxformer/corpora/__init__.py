@@ -29,7 +29,8 @@ def phrasebook():
 
     Returns:
         `Pairs` by name: "train", "validation" (500) and "test" (500). No two splits
-        share a sentence in either language.
+        share a sentence in either language. Each two words in a row of a held-out
+        sentence are in at least three pairs.
 
     Example:
         >>> phrasebook()["train"][0]
@@ -40,7 +41,8 @@ def phrasebook():
     packed = Path(__file__).with_name("data") / "phrasebook.tsv.gz"
     lines = gzip.decompress(packed.read_bytes()).decode("utf-8").splitlines()
     pairs = Pairs(line.split("\t") for line in lines)
-    return hold_out(pairs, {"validation": 500, "test": 500}, seed=0)
+    sizes = {"validation": 500, "test": 500}
+    return hold_out(pairs, sizes, seed=0, least_frequency=3)
 
 
 def load(

@@ -1,17 +1,19 @@
 """Held-out sentences that do not leak into training."""
 
 import hashlib
+import itertools
 import random
 import re
 import unicodedata
 from array import array
+from collections import Counter
 
 import numpy as np
 
 from tfxformer.errors import UserError
 
 
-def hold_out(pairs, sizes, seed):
+def hold_out(pairs, sizes, seed, least_frequency=1):
     """Split pairs so that no two splits share a sentence.
 
     "Tens fome?" and "Vocês têm fome?" are both "Are you hungry?". So pairs that share a
@@ -21,6 +23,8 @@ def hold_out(pairs, sizes, seed):
         pairs: `Pairs`. Their order and the seed determine the splits.
         sizes: The number of pairs in each held-out split, by the split's name.
         seed: Another seed holds out other pairs.
+        least_frequency: Hold out no sentence with two words in a row that fewer pairs
+            have: nothing that is left would teach a model what they mean.
 
     Returns:
         `Pairs` by name, in their order: the named splits, and "train" with the rest.
@@ -37,6 +41,8 @@ def hold_out(pairs, sizes, seed):
     """
     group = _groups(pairs)  # (pairs,): the first pair of each pair's group
     members = np.bincount(group)
+    if least_frequency > 1:
+        members[group[_rare(pairs, least_frequency)]] = 0  # their groups go to train
     firsts = array("q", np.flatnonzero(members).tobytes())
     random.Random(seed).shuffle(firsts)
 
@@ -59,6 +65,25 @@ def hold_out(pairs, sizes, seed):
         raise UserError(f"cannot hold out {asked} from {found}: use more pairs")
     names = enumerate(["train", *sizes])
     return {name: pairs.select(np.flatnonzero(split == i)) for i, name in names}
+
+
+def _rare(pairs, frequency):
+    """The indices of pairs with two words in a row that too few pairs have."""
+    rare = set()
+    for side in (0, 1):
+        found = [_in_a_row(pair[side]) for pair in pairs]
+        counts = Counter(itertools.chain.from_iterable(found))
+        rare.update(
+            index
+            for index, runs in enumerate(found)
+            if any(counts[run] < frequency for run in runs)
+        )
+    return sorted(rare)
+
+
+def _in_a_row(text):
+    """Each two words in a row, with the beginning and the end."""
+    return {*itertools.pairwise(["", *_key(text).split(), ""])}
 
 
 def _groups(pairs):
