@@ -12,8 +12,12 @@ from pathlib import Path
 
 import augment
 import average
+import check_pairs
 import distill
+import grow
 import mix
+import names
+import numpy as np
 import overlap
 import pytest
 import textbooks
@@ -31,7 +35,10 @@ def run(monkeypatch, script, *arguments):
     script.main()
 
 
-@pytest.mark.parametrize("script", [augment, average, mix, overlap, textbooks])
+SCRIPTS = [augment, average, check_pairs, grow, mix, names, overlap, textbooks]
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
 def test_examples(script):
     assert not doctest.testmod(script).failed
 
@@ -59,6 +66,37 @@ def test_a_training_pair_holds_a_test_sentence(pair, whole, runs):
     test = Overlap("test", pairs)
     assert test.holds(pair) == bool(whole or runs)
     assert (len(test.whole_found), len(test.runs_found)) == (whole, runs)
+
+
+def test_faults_of_written_pairs_are_named(tmp_path, monkeypatch, capsys):
+    lines = ["Bom dia!\tGood day!", "O gato dorme.\tA cat sleeps.", "bom dia\tHi!", "x"]
+    (tmp_path / "a.tsv").write_text("\n".join(lines), "utf-8")
+    test = tmp_path / "test"
+    test.write_text("o gato dorme\tThe cat sleeps.\tmust", "utf-8")
+    with pytest.raises(SystemExit, match="True"):
+        run(monkeypatch, check_pairs, tmp_path, "--test", test)
+    named = [line.split(": ")[:2] for line in capsys.readouterr().out.splitlines()]
+    assert named[:3] == [
+        ["a.tsv:2", "shares a sentence with the test set test"],
+        ["a.tsv:3", "repeats a.tsv:1"],
+        ["a.tsv:4", "has 1 column, not 2"],
+    ]
+
+
+def test_the_written_pairs_are_pairs_and_none_is_held_out():
+    folder = RECIPE / "written"
+    trained = {source for file in folder.glob("*.tsv") for source, _ in read(file)}
+    held_out = [pair for file in folder.glob("valid/*.tsv") for pair in read(file)]
+    assert len(trained) > 30_000 and len(held_out) == 3400
+    assert not trained & {source for source, _ in held_out}
+
+
+def test_a_larger_model_computes_the_same_at_first(translator):
+    larger = grow.grown(translator.transformer, 3)
+    inputs = np.array([[5, 6, 2, 0]]), np.array([[1, 7, 8]])
+    found, expected = larger(inputs), translator.transformer(inputs)
+    assert len(larger.encoder.enc_layers) == 3
+    np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
 def test_copies_follow_what_they_copy():
@@ -109,14 +147,20 @@ def make_data(folder):
     buses = [(f"O ônibus {n} não porto.", f"Bus {n} in port.") for n in range(400)]
     files = collections.defaultdict(list)
     for kind, (_, tags) in mix.HELD.items():
-        real = kind in ("everyday", "news", "encyclopedia")
-        name = "distilled.free" if real else "human.free"
-        gap = " " if real else "  "  # double spaces, as in real data
+        if kind in ("retold", "news", "encyclopedia"):
+            continue
+        name = "distilled.free" if kind == "everyday" else "human.free"
+        gap = " " if kind == "everyday" else "  "  # double spaces, as in real data
         files[name] += [
             (f"{kind}{gap}{s}", f"{kind} {t}", tags[0]) for s, t in buses[:12]
         ]
     files["human.free"].append(("gato", "cat", "lexicon"))
     files["human.sharealike"] = files["distilled.sharealike"] = []
+    for kind, (_, tags) in mix.HELD.items():
+        if kind in ("retold", "news", "encyclopedia"):
+            rows = [(f"{kind} {s}", f"{kind} {t}", tags[0]) for s, t in buses[:12]]
+            files["retranslated.free"] += rows
+    files["retranslated.sharealike"] = [("petróleo", "oil", mix.LEFT_OUT)]
     files["backtranslated.free"] = [(*pair, "banking77") for pair in buses[20:40]]
     files["train.free"] = [*buses[:20], ("Um módulo.", "A Python module.")]
     files["books.free"] = buses[40:]

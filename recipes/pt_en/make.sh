@@ -23,9 +23,8 @@ teacher=${TEACHER:-python}
 mkdir -p "$folder"
 cd "$folder"
 
-[ -e human.txt ] || python "$recipe/mix.py" gather "$data" .
+[ -e valid.written.tsv ] || python "$recipe/mix.py" gather "$data" .
 [ -e english.txt ] || python "$recipe/textbooks.py" "$data/openstax" english.txt
-"$teacher" "$recipes/distill.py" human.txt teacher.tsv.gz --teacher firefox:pt-en
 "$teacher" "$recipes/distill.py" english.txt teacher.textbooks.tsv.gz \
   --teacher firefox:en-pt --back
 [ -e overlap.txt ] || python "$recipe/mix.py" finish "$data" .

@@ -3,11 +3,10 @@
     python mix.py gather DATA FOLDER
     python mix.py finish DATA FOLDER
 
-`gather` writes a file of pairs for each kind of text, `valid.KIND.tsv` to validate on,
-and `human.txt`, the Portuguese that the teacher translates. `finish` keeps the good
-translations of the teacher, leaves out pairs that hold a test sentence, adds copies
-(joined, or written in haste) and writes `copies.KIND.tsv.gz`. `make.sh` calls both,
-with `recipes/` on Python's path.
+`gather` writes a file of pairs for each kind of text, and `valid.KIND.tsv` to validate
+on. `finish` leaves out pairs that hold a test sentence, adds copies (joined, or written
+in haste) and writes `copies.KIND.tsv.gz`. `make.sh` calls both, with `recipes/` on
+Python's path.
 """
 
 import collections
@@ -19,23 +18,22 @@ from pathlib import Path
 
 import pairs as files
 from augment import augmented
+from names import keep_names
 from overlap import Overlap
-from sacrebleu.metrics import CHRF
 
 # The sources of model.yaml.
-KINDS = ["everyday", "news", "back", "textbooks", "books", "prose", "docs"]
-KINDS += ["interface", "taught", "lexicon"]
+KINDS = ["written", "retold", "news", "everyday", "back", "textbooks", "books"]
+KINDS += ["prose", "docs", "interface", "lexicon"]
 # The pairs that test and validate the model. It never trains on them.
 TESTS = ["ted/test.tsv", "ted/validation.tsv", "pt_en/tatoeba.test.tsv"]
 TESTS += ["pt_en/valid.tsv"]
 # The most pairs of documentation, and of user interfaces.
 CAP = 70_000
-# The lowest chrF, against a person's English, at which the teacher's is kept.
-LEAST_LIKE = 40
 # The number of pairs held out of each kind; for each kind its file and its sources.
 HELD_OUT, PRESS = 200, 500
 HELD = {
     "everyday": ("everyday", ["tatoeba"]),
+    "retold": ("retold", ["tatoeba"]),
     "news": ("news", ["ud-porttinari", "ud-bosque"]),
     "encyclopedia": ("news", ["ud-gsd"]),
     "dialogue": ("prose", ["cocoa-mt"]),
@@ -44,12 +42,10 @@ HELD = {
     "docs": ("docs", ["docs"]),
     "interface": ("interface", ["UI", "game UI"]),
 }
-# The kinds whose Portuguese the teacher translates.
-TAUGHT = ("prose", "docs", "interface")
-# The kinds whose English is the teacher's.
-TEACHERS = ("everyday", "news", "taught")
+# The tag of oil engineering, which is no register of this model.
+LEFT_OUT = "ud-petrogold"
+RECIPE = Path(__file__).parent
 
-_CHRF = CHRF()
 # The kind of each register in `human.sources.tsv`; all others are prose.
 _KIND_OF = {"docs": "docs", "UI": "interface", "game UI": "interface"}
 _KIND_OF["lexicon"] = "lexicon"
@@ -67,11 +63,6 @@ _CODE = re.compile(
 _PROGRAMMING = re.compile(
     r"\b(Python|modules?|functions?|objects?|strings?|arguments?|attributes?|methods?|"
     r"bytes|parameters?|iterators?|interpreter|exceptions?|deprecated|API|C)\b"
-)
-# The teacher sometimes writes "of" instead of "do", as in "what to of".
-_OF_FOR_DO = re.compile(
-    r"\bdo?n?t? of\b|\bof (it|that|this|what|so|not|you|we|I|they)\b|"
-    r"\b(to|you|I|we|they|not|can|will|would|could|should|must|may) of\b"
 )
 
 
@@ -126,15 +117,24 @@ def invents(source, target, known):
 
 
 def gather(data, folder):
-    """Writes the pairs of each kind, validation pairs and texts for the teacher."""
+    """Writes the pairs of each kind, and validation pairs."""
     data = data / "pt_en"
     about = [*_rows(data / "human.sources.tsv")][1:]
     register = {row[0]: row[4] for row in about}
     found = collections.defaultdict(list)  # kind: source, target, tag
+    for file in sorted((RECIPE / "written").glob("*.tsv")):
+        found["written"] += [(*pair, file.stem) for pair in _rows(file)]
+    retold = set()  # sources with a translation by hand
+    for name in ("retranslated.free", "retranslated.sharealike"):
+        for source, target, tag in _rows(data / f"{name}.tsv.gz"):
+            retold.add(source)
+            if tag != LEFT_OUT:
+                kind = "news" if tag.startswith("ud-") else "retold"
+                found[kind].append((source, target, tag))
     for name in ("distilled.free", "distilled.sharealike"):
         for source, target, tag in _rows(data / f"{name}.tsv.gz"):
-            kind = "news" if tag.startswith("ud-") else "everyday"
-            found[kind].append((source, target, tag))
+            if source not in retold and tag != LEFT_OUT:
+                found["everyday"].append((source, target, tag))
     for source, target, tag in _rows(data / "backtranslated.free.tsv.gz"):
         found["back"].append((repaired(source, target), target, tag))
     for source, target in _rows(data / "train.free.tsv.gz"):
@@ -148,9 +148,8 @@ def gather(data, folder):
             fits = 3 <= len(source.split()) <= 60 and is_clean(source, target)
             if kind == "lexicon" or fits:
                 found[kind].append((source, target, tag))
-    for kind in TAUGHT:
-        random.Random(1).shuffle(found[kind])
     for kind in ("docs", "interface"):
+        random.Random(1).shuffle(found[kind])
         del found[kind][CAP:]
     for each in found.values():
         random.Random(1).shuffle(each)
@@ -171,25 +170,14 @@ def gather(data, folder):
     files.write(folder / "valid.press.tsv", random.Random(7).sample(press, PRESS))
     for kind, each in found.items():
         files.write(folder / f"{kind}.tsv.gz", [row[:2] for row in each])
-    texts = (_one_spaced(row[0]) for kind in TAUGHT for row in found[kind])
-    texts = dict.fromkeys(text for text in texts if 4 <= len(text.split()) <= 40)
-    part = folder / "human.part"  # the final name appears when it is complete
-    part.write_text("".join(f"{text}\n" for text in texts), "utf-8")
-    part.replace(folder / "human.txt")
+    written = sorted((RECIPE / "written" / "valid").glob("*.tsv"))
+    files.write(
+        folder / "valid.written.tsv", [pair for file in written for pair in _rows(file)]
+    )
 
 
 def finish(data, folder):
     """Writes each kind's pairs with copies, without test sentences, and counts."""
-    written = {}
-    for kind in TAUGHT:
-        for source, target in _rows(folder / f"{kind}.tsv.gz"):
-            written.setdefault(_one_spaced(source), target)
-    taught = [
-        (source, target)
-        for source, target in _rows(folder / "teacher.tsv.gz")
-        if target != written[source] and _is_good(target, written[source])
-    ]
-    files.write(folder / "taught.tsv.gz", taught)
     textbooks = [
         (repaired(source, target), target)
         for source, target in _rows(folder / "teacher.textbooks.tsv.gz")
@@ -197,39 +185,29 @@ def finish(data, folder):
     ]
     files.write(folder / "textbooks.tsv.gz", textbooks)
     tests = [data / test for test in TESTS]
-    tests += [Path(__file__).with_name("sentences.tsv")]
-    tests = {file.stem: files.read(file, "test") for file in tests}
+    tests += [RECIPE / "sentences.tsv", *sorted((RECIPE / "tests").glob("*.tsv"))]
+    tests = {file.stem: [row[:2] for row in _rows(file)] for file in tests}
     held_out = [files.read(file) for file in folder.glob("valid.*.tsv")]
     tests["held out"] = [pair for pairs in held_out for pair in pairs]
     known = set()  # the words of human English
-    for kind in (kind for kind in KINDS if kind not in TEACHERS):
+    for kind in KINDS:
+        if kind == "everyday":  # its English is the teacher's
+            continue
         for _, target in _rows(folder / f"{kind}.tsv.gz"):
             known.update(_WORD.findall(target.lower()))
     counts = ""
     for kind in KINDS:
         overlaps = [Overlap(name, pairs) for name, pairs in tests.items()]
         kept = [
-            pair
-            for pair in files.read(folder / f"{kind}.tsv.gz", cleaned=True)
-            if not sum(overlap.holds(pair) for overlap in overlaps)  # all count
-            and not (kind in TEACHERS and invents(*pair, known))
+            (source, keep_names(source, target))
+            for source, target in files.read(folder / f"{kind}.tsv.gz", cleaned=True)
+            if not sum(overlap.holds((source, target)) for overlap in overlaps)
+            and not (kind == "everyday" and invents(source, target, known))
         ]
         counts += "".join(f"{kind}: {overlap.describe()}\n" for overlap in overlaps)
         copies = augmented(kept, joined=0.3, careless=0.25)
         files.write(folder / f"copies.{kind}.tsv.gz", copies)
     (folder / "overlap.txt").write_text(counts, "utf-8")
-
-
-def _is_good(taught, written):
-    """Returns whether the teacher's English is like the person's, without its fault."""
-    if _OF_FOR_DO.search(taught) and not _OF_FOR_DO.search(written):
-        return False
-    return _CHRF.sentence_score(taught, [written]).score >= LEAST_LIKE
-
-
-def _one_spaced(text):
-    """Returns a text with single spaces, as the teacher reads and writes it."""
-    return " ".join(text.split())
 
 
 def _rows(path):
