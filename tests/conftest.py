@@ -25,8 +25,9 @@ SMALL = {
     | {"max_length": 48, "dropout_rate": 0},
     "tokenizer": {"vocab_size": 700},
     "data": {"valid_pairs": 50},
-    "training": {"steps": 80, "tokens_per_batch": 1024, "optimizer": "muon"}
-    | {"label_smoothing": 0, "warmup_steps": 40, "validate_every": 40},
+    "training": {"steps": 80, "tokens_per_batch": 1024, "schedule": "inverse_sqrt"}
+    | {"learning_rate": None, "label_smoothing": 0}
+    | {"warmup_steps": 40, "validate_every": 40},
 }
 
 

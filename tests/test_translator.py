@@ -76,6 +76,24 @@ def test_a_translation_depends_on_nothing_else_in_its_batch(translator, served):
         assert_same(translator, shuffled, expected, got)
 
 
+def test_a_batch_has_no_more_tokens_than_the_limit(translator, monkeypatch):
+    batches, answers = [], translator.answers
+
+    def watched(name, inputs):
+        batches.append(translator.tokenizer.encode(inputs["text"]))
+        return answers(name, inputs)
+
+    monkeypatch.setattr(translator, "answers", watched)
+    translator.translate(SENTENCES * 4, tokens_per_batch=10_000)
+    assert len(batches) == 1
+    batches.clear()
+    translator.translate(SENTENCES * 4, tokens_per_batch=100)
+    longest = [max(map(len, batch)) + 1 for batch in batches]  # with the end token
+    assert max(map(len, batches)) > 1 and len(batches) > 1
+    for batch, length in zip(batches, longest, strict=True):
+        assert len(batch) == 1 or len(batch) * length <= 100
+
+
 # The examples in each export have such input too.
 BAD = [
     b"",

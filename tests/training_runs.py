@@ -22,10 +22,18 @@ SMALL = {
         "num_heads": 2,
         "dff": 32,
         "max_length": 24,
+        "dropout_rate": 0.1,
     },
     "tokenizer": {"vocab_size": 330},
     "data": {"valid_pairs": 20},
-    "training": {"tokens_per_batch": 256, "warmup_steps": 20, "validate_every": 4},
+    "training": {
+        "tokens_per_batch": 256,
+        "optimizer": "adam",
+        "schedule": "inverse_sqrt",
+        "learning_rate": None,
+        "warmup_steps": 20,
+        "validate_every": 4,
+    },
 }
 # Settings with every kind of state that a checkpoint saves.
 EVERYTHING = {
