@@ -26,7 +26,8 @@ from tfxformer import corpora
 from tfxformer.batches import make_batches
 from tfxformer.config import load_config
 from tfxformer.console import start_tensorflow
-from tfxformer.tokenizer import END_ID, START_ID, Tokenizer
+from tfxformer.special_tokens import END_ID, START_ID
+from tfxformer.tokenizer import Tokenizer
 
 PRESET, SENTENCES = "tutorial", 64
 TUTORIAL = "the tutorial's way, mixed"

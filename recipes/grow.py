@@ -31,7 +31,7 @@ def origins(old, new):
 
 def grown(transformer, num_layers):
     """Returns a copy of a `Transformer` with more encoder layers."""
-    if transformer.config["norm"] != "pre":
+    if transformer.norm != "pre":
         sys.exit("error: only a pre-norm model can grow without changing its answers")
     config = dict(transformer.config)
     config["num_decoder_layers"] = len(transformer.decoder.dec_layers)

@@ -9,7 +9,7 @@ import numpy_transformer as numpy_version
 import oracle
 
 from tfxformer.decoding import DecodingOptions, decode
-from tfxformer.tokenizer import END_ID, PAD_ID, START_ID
+from tfxformer.special_tokens import END_ID, PAD_ID, START_ID
 
 # Only three letters, so that the tests can list all sequences.
 SMALL = {"num_layers": 2, "d_model": 8, "num_heads": 2, "dff": 16, "max_length": 24}

@@ -12,7 +12,7 @@ import tfxformer.translator as translator_module
 from tfxformer import DecodingOptions, Tokenizer, Translator
 from tfxformer.corpora import phrasebook
 from tfxformer.errors import UserError
-from tfxformer.tokenizer import END_ID
+from tfxformer.special_tokens import END_ID
 from tfxformer.translator import Explanation
 
 PAIRS = phrasebook()["test"][:64]

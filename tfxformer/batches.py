@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfxformer.errors import UserError, write_file
-from tfxformer.tokenizer import END_ID, PAD_ID, START_ID
+from tfxformer.special_tokens import END_ID, PAD_ID, START_ID
 
 # Pairs that are sorted by length together, enough to fill batches of equal lengths.
 # With subword regularisation fewer, since each block is tokenised again.

@@ -8,24 +8,15 @@ from keras import ops
 from tfxformer.layers import Decoder, Encoder, padding_mask
 from tfxformer.layers.kernels import add_bias
 from tfxformer.layers.masking import mask_bias
-from tfxformer.layers.residual import settings
-
-# Settings of the whole model, not of the encoder and the decoder.
-OWN_SETTINGS = {"input_vocab_size", "target_vocab_size"}
-OWN_SETTINGS |= {"tie_embeddings", "output_bias", "num_decoder_layers"}
+from tfxformer.layers.sizes import as_size
 
 
 class EncodedSource(NamedTuple):
-    """The encoded sources in the form that decoding uses.
+    """The encoded sources in the form that decoding uses."""
 
-    Attributes:
-        key_value: for each decoder layer, the keys and the values of cross-attention,
-            each ``(batch, heads, source, key_dim)``.
-        mask_bias: ``(batch, 1, 1, source)``, 0 at the source's tokens and far below any
-            score at padding.
-    """
-
+    # For each decoder layer the `KeyValue` of cross-attention.
     key_value: tuple
+    # (batch, 1, 1, source): 0 at tokens, far below any score at padding.
     mask_bias: object
 
 
@@ -107,24 +98,73 @@ class Transformer(keras.Model):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        self.config = dict(settings(locals()))
         self.supports_masking = True
-        if tie_embeddings is True and input_vocab_size != target_vocab_size:
+        self.num_layers = as_size("num_layers", num_layers)
+        self.d_model = as_size("d_model", d_model)
+        self.num_heads = as_size("num_heads", num_heads)
+        self.dff = as_size("dff", dff)
+        self.input_vocab_size = as_size("input_vocab_size", input_vocab_size)
+        self.target_vocab_size = as_size("target_vocab_size", target_vocab_size)
+        self.dropout_rate = dropout_rate
+        self.norm = norm
+        self.max_length = as_size("max_length", max_length)
+        self.learned_positions = learned_positions
+        self.use_positions = use_positions
+        self.tie_embeddings = tie_embeddings
+        self.attention_dropout = attention_dropout
+        self.activation_dropout = activation_dropout
+        self.activation = activation
+        self.has_output_bias = output_bias
+        self.num_decoder_layers = num_decoder_layers
+        if num_decoder_layers is not None:
+            self.num_decoder_layers = as_size("num_decoder_layers", num_decoder_layers)
+        if tie_embeddings is True and self.input_vocab_size != self.target_vocab_size:
             raise ValueError(
                 "tie_embeddings needs one vocabulary: input_vocab_size="
                 f"{input_vocab_size}, target_vocab_size={target_vocab_size}"
             )
-        self.max_length = self.config["max_length"]
-        self.target_vocab_size = self.config["target_vocab_size"]
-        stack = {x: value for x, value in self.config.items() if x not in OWN_SETTINGS}
-        stack["dtype"] = self.dtype_policy
-        self.encoder = Encoder(vocab_size=input_vocab_size, name="encoder", **stack)
-        if tie_embeddings is True:
-            stack["embedding"] = self.encoder.pos_embedding.embedding
-        if num_decoder_layers is not None:
-            stack["num_layers"] = num_decoder_layers
-        self.decoder = Decoder(vocab_size=target_vocab_size, name="decoder", **stack)
-        self.final_layer = self.output_bias = None
+        self.encoder = Encoder(
+            num_layers=self.num_layers,
+            d_model=self.d_model,
+            num_heads=self.num_heads,
+            dff=self.dff,
+            vocab_size=self.input_vocab_size,
+            dropout_rate=dropout_rate,
+            norm=norm,
+            max_length=self.max_length,
+            learned_positions=learned_positions,
+            use_positions=use_positions,
+            attention_dropout=attention_dropout,
+            activation_dropout=activation_dropout,
+            activation=activation,
+            name="encoder",
+            dtype=self.dtype_policy,
+        )
+        shared = (
+            self.encoder.pos_embedding.embedding if tie_embeddings is True else None
+        )
+        self.decoder = Decoder(
+            num_layers=(
+                self.num_layers if num_decoder_layers is None else num_decoder_layers
+            ),
+            d_model=self.d_model,
+            num_heads=self.num_heads,
+            dff=self.dff,
+            vocab_size=self.target_vocab_size,
+            dropout_rate=dropout_rate,
+            norm=norm,
+            max_length=self.max_length,
+            learned_positions=learned_positions,
+            use_positions=use_positions,
+            attention_dropout=attention_dropout,
+            activation_dropout=activation_dropout,
+            activation=activation,
+            embedding=shared,
+            name="decoder",
+            dtype=self.dtype_policy,
+        )
+        self.final_layer = None
+        self.output_bias = None
         if not tie_embeddings:
             self.final_layer = keras.layers.Dense(
                 self.target_vocab_size, name="final_layer", dtype=self.dtype_policy
@@ -132,12 +172,11 @@ class Transformer(keras.Model):
 
     def build(self, input_shape=None):
         source_shape, target_shape = input_shape or ((None, None), (None, None))
-        d_model = self.config["d_model"]
         self.encoder.build(source_shape)
         self.decoder.build(target_shape)
         if self.final_layer is not None:
-            self.final_layer.build((*target_shape, d_model))
-        elif self.config["output_bias"]:
+            self.final_layer.build((*target_shape, self.d_model))
+        elif self.has_output_bias:
             shape = (self.target_vocab_size,)
             self.output_bias = self.add_weight(shape, "zeros", name="output_bias")
         self.built = True
@@ -151,18 +190,6 @@ class Transformer(keras.Model):
 
         It takes the arguments of a call; ``training`` turns dropout on.
         """
-        return self._decode(inputs, source_mask, target_mask, training)[0]
-
-    def attention(self, inputs):
-        """The cross-attention weights for the ``inputs`` of a call, without dropout.
-
-        Returns:
-            ``(batch, layers, heads, target, source)``.
-        """
-        return self._decode(inputs, training=False)[1]
-
-    def _decode(self, inputs, source_mask=None, target_mask=None, training=None):
-        """The hidden states and the cross-attention weights."""
         source, target_in = inputs
         if source_mask is None:
             source_mask = padding_mask(source)
@@ -173,9 +200,27 @@ class Transformer(keras.Model):
             context,
             x_mask=target_mask,
             context_mask=source_mask,
-            return_attention_scores=True,
             training=training,
         )
+
+    def attention(self, inputs):
+        """The cross-attention weights for the ``inputs`` of a call, without dropout.
+
+        Returns:
+            ``(batch, layers, heads, target, source)``.
+        """
+        source, target_in = inputs
+        source_mask = padding_mask(source)
+        # (batch, source, d_model)
+        context = self.encoder(source, mask=source_mask, training=False)
+        _, weights = self.decoder(
+            target_in,
+            context,
+            context_mask=source_mask,
+            return_attention_scores=True,
+            training=False,
+        )
+        return weights
 
     def compute_mask(self, inputs, previous_mask=None):
         # The logits carry no mask: the loss masks by the labels.
@@ -197,7 +242,8 @@ class Transformer(keras.Model):
         # One product over all positions. Reshaping also drops the Keras mask, which
         # the loss would otherwise apply a second time.
         *positions, depth = ops.shape(x)
-        logits = ops.matmul(ops.reshape(x, (-1, depth)), ops.cast(kernel, x.dtype))
+        x = ops.reshape(x, (-1, depth))  # (rows, d_model)
+        logits = ops.matmul(x, ops.cast(kernel, x.dtype))  # (rows, vocab)
         if bias is not None:
             logits = add_bias(logits, ops.cast(bias, x.dtype))
         return ops.reshape(logits, (*positions, self.target_vocab_size))
@@ -225,11 +271,14 @@ class Transformer(keras.Model):
             `EncodedSource`.
         """
         mask = padding_mask(source)
+        # (batch, source, d_model)
         context = self.encoder(source, mask=mask, training=False)
-        attentions = (layer.cross_attention.mha for layer in self.decoder.dec_layers)
         return EncodedSource(
-            tuple(mha.project(context) for mha in attentions),
-            mask_bias(mask, self.compute_dtype)[:, None, None, :],
+            key_value=tuple(
+                layer.cross_attention.mha.project(context)
+                for layer in self.decoder.dec_layers
+            ),
+            mask_bias=mask_bias(mask, self.compute_dtype)[:, None, None, :],
         )
 
     def decode_step(self, tokens, position, encoded, cache, buffers):
@@ -239,8 +288,8 @@ class Transformer(keras.Model):
             tokens: ids ``(batch * beams,)``; at first the start token.
             position: their position, a scalar; 0 for the start token.
             encoded: the result of `encode`.
-            cache: the KV cache: for each layer the keys and values of self-attention,
-                each ``(batch, beams * heads, positions, key_dim)``.
+            cache: the KV cache: for each layer the `KeyValue` of self-attention, each
+                ``(batch, beams * heads, positions, key_dim)``.
             buffers: the way to append to the cache (`decoding.kv_cache`).
 
         Returns:
@@ -249,6 +298,29 @@ class Transformer(keras.Model):
             ``(batch, beams, layers * heads, source)``.
         """
         return self.decoder.step(tokens, position, encoded, cache, buffers)
+
+    @property
+    def config(self):
+        """The arguments that make this model again, by name."""
+        return {
+            "num_layers": self.num_layers,
+            "d_model": self.d_model,
+            "num_heads": self.num_heads,
+            "dff": self.dff,
+            "input_vocab_size": self.input_vocab_size,
+            "target_vocab_size": self.target_vocab_size,
+            "dropout_rate": self.dropout_rate,
+            "norm": self.norm,
+            "max_length": self.max_length,
+            "learned_positions": self.learned_positions,
+            "use_positions": self.use_positions,
+            "tie_embeddings": self.tie_embeddings,
+            "attention_dropout": self.attention_dropout,
+            "activation_dropout": self.activation_dropout,
+            "activation": self.activation,
+            "output_bias": self.has_output_bias,
+            "num_decoder_layers": self.num_decoder_layers,
+        }
 
     def get_config(self):
         return super().get_config() | self.config

@@ -7,7 +7,8 @@ import tensorflow as tf
 from tfxformer.decoding import Decoded, decode
 from tfxformer.decoding.options import LEAST_BEAM, NEVER
 from tfxformer.layers.masking import padding_mask
-from tfxformer.tokenizer import END_ID, encode_source, encode_target
+from tfxformer.special_tokens import END_ID
+from tfxformer.tokenizer import encode_source, encode_target
 from tfxformer.training.loss import token_loss
 
 # The shapes that XLA compiles for: the fewest of these rows and columns that hold the

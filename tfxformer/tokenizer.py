@@ -10,9 +10,7 @@ import sentencepiece
 
 from tfxformer.corpora.pairs import INVISIBLE
 from tfxformer.errors import UserError, write_file
-
-# The ids of the four special tokens, the same in every vocabulary.
-PAD_ID, UNK_ID, START_ID, END_ID = 0, 1, 2, 3
+from tfxformer.special_tokens import END_ID, PAD_ID, START_ID, UNK_ID
 
 # Control characters, and white space that NFKC keeps. Python and TensorFlow read this
 # pattern and INVISIBLE alike.

@@ -15,7 +15,7 @@ from numpy.testing import assert_allclose
 
 from tfxformer.decoding import DecodingOptions
 from tfxformer.decoding.options import NEVER
-from tfxformer.tokenizer import END_ID
+from tfxformer.special_tokens import END_ID
 
 SENTENCES = [[4, 5, 3], [6, 6, 4, 5, 3], [3], [5, 3], [4, 4, 6, 6, 5, 5, 3]]
 

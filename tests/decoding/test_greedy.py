@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from tfxformer.decoding import DecodingOptions
 from tfxformer.decoding.greedy import sample_token
 from tfxformer.decoding.options import NEVER
-from tfxformer.tokenizer import END_ID, START_ID
+from tfxformer.special_tokens import END_ID, START_ID
 
 # With this bias, greedy translations end more often.
 small_model = functools.partial(model_with, end_bias=-0.7)

@@ -17,7 +17,7 @@ from decoding_oracle import (
 from numpy.testing import assert_allclose, assert_array_equal
 
 from tfxformer.decoding import DecodingOptions, decode, decode_steps
-from tfxformer.tokenizer import END_ID
+from tfxformer.special_tokens import END_ID
 
 # Only the end token; short ones; some end at once, some are cut off late.
 SENTENCES = [[3], [4, 3], [5, 6, 3], [5, 6, 4, 5, 4, 4, 6, 5, 3], [6, 6, 3], [6, 3]]

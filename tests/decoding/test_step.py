@@ -13,7 +13,7 @@ from tfxformer.decoding import DecodingOptions
 from tfxformer.decoding.kv_cache import FixedBuffers, GrowingBuffers
 from tfxformer.decoding.options import NEVER
 from tfxformer.decoding.step import DecoderStep, next_token
-from tfxformer.tokenizer import END_ID
+from tfxformer.special_tokens import END_ID
 
 SOURCE = np.array([[7, 8, 9, 3, 0, 0], [4, 3, 0, 0, 0, 0], [5, 6, 7, 8, 9, 3]])
 TARGET = np.array([[2, 8, 9, 10, 11], [2, 4, 5, 6, 7], [2, 7, 9, 3, 4]])

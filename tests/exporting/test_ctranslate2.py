@@ -14,7 +14,7 @@ from tfxformer.errors import UserError
 from tfxformer.exporting import ctranslate2 as exporting
 from tfxformer.exporting.ctranslate2 import prove, specification
 from tfxformer.exporting.saved_model import PROBES, export
-from tfxformer.tokenizer import END_ID, PAD_ID
+from tfxformer.special_tokens import END_ID, PAD_ID
 from tfxformer.translator import Translator
 
 VARIANTS = {

@@ -20,7 +20,8 @@ from tfxformer.errors import UserError
 from tfxformer.exporting import ctranslate2
 from tfxformer.exporting.marian import import_marian
 from tfxformer.repository import read_metadata
-from tfxformer.tokenizer import END_ID, START_ID, encode_source
+from tfxformer.special_tokens import END_ID, START_ID
+from tfxformer.tokenizer import encode_source
 from tfxformer.training.run import Run
 
 MODELS = Path(__file__).parents[1] / "marian"

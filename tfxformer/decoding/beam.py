@@ -6,8 +6,9 @@ from keras import ops
 
 from tfxformer.decoding.kv_cache import Search, take_hypotheses
 from tfxformer.decoding.options import NEVER
+from tfxformer.layers.attention import KeyValue
 from tfxformer.layers.masking import padding_mask
-from tfxformer.tokenizer import END_ID, START_ID
+from tfxformer.special_tokens import END_ID, START_ID
 
 
 class BeamState(NamedTuple):
@@ -159,7 +160,7 @@ def _reorder(cache, parent):
         apart = ops.reshape(x, (-1, beams, width // beams, length, key_dim))
         return ops.reshape(take_hypotheses(apart, parent), (-1, width, length, key_dim))
 
-    return tuple((take(keys), take(values)) for keys, values in cache)
+    return tuple(KeyValue(key=take(x.key), value=take(x.value)) for x in cache)
 
 
 def _likeliest(total, keep_first, count):

@@ -9,7 +9,7 @@ from keras import ops
 from tfxformer.decoding.kv_cache import Search, take_hypotheses
 from tfxformer.decoding.options import NEVER
 from tfxformer.layers.kernels import few_rows_softmax
-from tfxformer.tokenizer import END_ID, PAD_ID, START_ID
+from tfxformer.special_tokens import END_ID, PAD_ID, START_ID
 
 
 class GreedyState(NamedTuple):

@@ -11,7 +11,7 @@ from tfxformer.decoding.options import DecodingOptions
 from tfxformer.decoding.step import DecoderStep, Sources, length_limit
 from tfxformer.layers.kernels import ON_TENSORFLOW
 from tfxformer.layers.masking import padding_mask
-from tfxformer.tokenizer import START_ID
+from tfxformer.special_tokens import START_ID
 
 
 class Decoded(NamedTuple):

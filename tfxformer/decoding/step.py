@@ -6,8 +6,9 @@ import keras
 from keras import ops
 
 from tfxformer.decoding.options import NEVER
+from tfxformer.layers.attention import KeyValue
 from tfxformer.layers.masking import padding_mask
-from tfxformer.tokenizer import END_ID, PAD_ID
+from tfxformer.special_tokens import END_ID, PAD_ID
 
 
 class Sources(NamedTuple):
@@ -43,10 +44,17 @@ class DecoderStep:
     def empty_cache(self, sentences):
         """The KV cache before the first token; see `Decoder.step`."""
         layers = self.model.decoder.dec_layers
-        mha, dtype = layers[0].causal_self_attention.mha, self.model.compute_dtype
+        mha = layers[0].causal_self_attention.mha
+        # (sentences, beams * heads, positions, key_dim), without a position yet
         shape = (sentences, self.beams * mha.num_heads, None, mha.key_dim)
-        empty = self.buffers.empty
-        return tuple((empty(shape, dtype), empty(shape, dtype)) for _ in layers)
+        dtype = self.model.compute_dtype
+        return tuple(
+            KeyValue(
+                key=self.buffers.empty(shape, dtype),
+                value=self.buffers.empty(shape, dtype),
+            )
+            for _ in layers
+        )
 
     def no_ids(self, sentences):
         """The ids before the first token, ``(sentences, beams, positions)``."""

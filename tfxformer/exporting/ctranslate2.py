@@ -6,7 +6,8 @@ import numpy as np
 
 from tfxformer.errors import UserError
 from tfxformer.layers import positional_encoding
-from tfxformer.tokenizer import END_ID, START_ID, UNK_ID, encode_source, encode_target
+from tfxformer.special_tokens import END_ID, START_ID, UNK_ID
+from tfxformer.tokenizer import encode_source, encode_target
 
 # CTranslate2 reads up to 1,024 tokens and writes up to 256 by default, and fails at a
 # position without an encoding.
@@ -17,16 +18,17 @@ TOLERANCE = 1e-3
 
 def specification(tokenizer, transformer):
     """The model as CTranslate2's ``TransformerSpec``, validated."""
-    config = transformer.config
-    if not config["use_positions"]:
+    if not transformer.use_positions:
         problem = "CTranslate2 always adds positions"
         raise UserError(f"use_positions=False: {problem}; export a SavedModel instead")
     encoder, decoder = transformer.encoder, transformer.decoder
     spec = ctranslate2.specs.TransformerSpec.from_config(
         (len(encoder.enc_layers), len(decoder.dec_layers)),
-        config["num_heads"],
-        pre_norm=config["norm"] == "pre",
-        activation=getattr(ctranslate2.specs.Activation, config["activation"].upper()),
+        transformer.num_heads,
+        pre_norm=transformer.norm == "pre",
+        activation=getattr(
+            ctranslate2.specs.Activation, transformer.activation.upper()
+        ),
     )
     _set_stack(spec.encoder, spec.encoder.embeddings[0], encoder)
     for to, layer in zip(spec.encoder.layer, encoder.enc_layers, strict=True):

@@ -315,7 +315,7 @@ def _read_weights(folder):
 
 def _fill(transformer, weights, rows):
     """Sets the weights; a KeyError or ValueError names what does not fit."""
-    depth = transformer.config["d_model"]
+    depth = transformer.d_model
     order, every = np.arange(depth).reshape(2, -1).T.ravel(), slice(None)
 
     def dense(layer, name, inputs=every, outputs=every):
@@ -338,7 +338,7 @@ def _fill(transformer, weights, rows):
     names = ["model.encoder.embed_tokens", "model.decoder.embed_tokens"]
     names += ["lm_head", "model.shared"]
     tied = [weights.pop(f"{name}.weight", None) for name in names]
-    shared = transformer.config["tie_embeddings"] is True
+    shared = transformer.tie_embeddings is True
     sides = zip(("encoder", "decoder"), (tied[:1], tied[1:]), rows, strict=True)
     for side, own, numbers in sides:
         stack, tokens = getattr(transformer, side), len({*numbers})
@@ -348,7 +348,8 @@ def _fill(transformer, weights, rows):
             raise ValueError(f"{sizes} embeddings of {tokens} {side} tokens")
         embeddings = found[0][numbers][:, order].astype("float32")
         stack.pos_embedding.embedding.embeddings.assign(embeddings)
-        for number, layer in enumerate(stack.stack):
+        layers = stack.enc_layers if side == "encoder" else stack.dec_layers
+        for number, layer in enumerate(layers):
             name = f"model.{side}.layers.{number}"
             if side == "encoder":
                 attention(layer.self_attention, f"{name}.self_attn")

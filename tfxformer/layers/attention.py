@@ -5,12 +5,27 @@ cross-attention, queries come from the decoder, and keys and values from the enc
 output.
 """
 
+from typing import NamedTuple
+
 import keras
 from keras import ops
 
+from tfxformer.layers.add_and_norm import AddAndNorm
 from tfxformer.layers.kernels import Projection, few_rows_matmul, few_rows_softmax
 from tfxformer.layers.masking import key_mask, look_ahead_mask, mask_bias
-from tfxformer.layers.residual import AddAndNorm, Layer
+from tfxformer.layers.sizes import as_size
+
+
+class KeyValue(NamedTuple):
+    """The keys and the values of a sequence, split into heads.
+
+    The KV cache of a decoder layer is one of these, too. There, the hypotheses of a
+    sentence share an axis with the heads: ``(batch, beams * heads, positions,
+    key_dim)``.
+    """
+
+    key: object  # (batch, heads, source, key_dim)
+    value: object  # (batch, heads, source, key_dim)
 
 
 def scaled_dot_product_attention(query, key, value, mask=None, dropout=None, bias=None):
@@ -40,6 +55,7 @@ def scaled_dot_product_attention(query, key, value, mask=None, dropout=None, bia
     """
     # Scaling the query is cheapest: it is the smallest tensor.
     query = query * ops.cast(query.shape[-1] ** -0.5, query.dtype)
+    # (batch, heads, target, source)
     scores = few_rows_matmul(query, key, transpose_y=True)
     if mask is not None:
         # On a CPU, adding is several times faster than `ops.where` on the scores.
@@ -51,11 +67,12 @@ def scaled_dot_product_attention(query, key, value, mask=None, dropout=None, bia
         # This changes only rows that are fully masked.
         weights = weights * ops.cast(mask, weights.dtype)
     dropped = weights if dropout is None else dropout(weights)
-    return few_rows_matmul(dropped, value), weights
+    output = few_rows_matmul(dropped, value)  # (batch, heads, target, value_dim)
+    return output, weights
 
 
 @keras.saving.register_keras_serializable("tfxformer")
-class MultiHeadAttention(Layer):
+class MultiHeadAttention(keras.layers.Layer):
     """Several attention heads in parallel, each on its own projections (section 3.2.2).
 
     Args:
@@ -85,14 +102,18 @@ class MultiHeadAttention(Layer):
     last_attn_scores = None
 
     def __init__(self, num_heads, key_dim, dropout=0.0, **kwargs):
-        super().__init__(locals(), **kwargs)
-        self.num_heads = self.settings["num_heads"]
-        self.key_dim = self.settings["key_dim"]
-        width, of = self.num_heads * self.key_dim, {"dtype": self.dtype_policy}
-        self.query_dense = Projection(width, name="query", **of)
-        self.key_dense = Projection(width, name="key", **of)
-        self.value_dense = Projection(width, name="value", **of)
-        self.dropout = keras.layers.Dropout(dropout, **of)
+        super().__init__(**kwargs)
+        self.supports_masking = True
+        self.num_heads = as_size("num_heads", num_heads)
+        self.key_dim = as_size("key_dim", key_dim)
+        self.dropout_rate = dropout
+        # All heads side by side: one product projects for all of them.
+        width = self.num_heads * self.key_dim
+        policy = self.dtype_policy
+        self.query_dense = Projection(width, name="query", dtype=policy)
+        self.key_dense = Projection(width, name="key", dtype=policy)
+        self.value_dense = Projection(width, name="value", dtype=policy)
+        self.dropout = keras.layers.Dropout(dropout, dtype=policy)
 
     def build(self, query_shape):
         *positions, d_model = query_shape
@@ -111,47 +132,77 @@ class MultiHeadAttention(Layer):
         if mask is None:
             mask = key_mask(value_mask)
         length = ops.shape(query)[1]
+        # (batch, heads, target, key_dim)
         query = self.split(self.query_dense(query), length)
-        key, value = self.project(value)
-        x, weights = self.attend(query, key, value, mask)
+        key_value = self.project(value)
+        # x: (batch * target, d_model); weights: (batch, heads, target, source)
+        x, weights = self.attend(query, key_value, mask=mask)
         if hasattr(weights, "numpy"):  # in a graph they have no value
             self.last_attn_scores = weights
-        x = ops.reshape(x, (-1, length, x.shape[-1]))
+        x = ops.reshape(x, (-1, length, x.shape[-1]))  # (batch, target, d_model)
         return (x, weights) if return_attention_scores else x
 
     def project(self, value):
-        """A sequence's keys and values, each ``(batch, heads, source, key_dim)``."""
+        """The `KeyValue` of a sequence ``(batch, source, d_model)``."""
         length = ops.shape(value)[1]
-        key = self.split(self.key_dense(value), length)
-        return key, self.split(self.value_dense(value), length)
+        return KeyValue(
+            key=self.split(self.key_dense(value), length),
+            value=self.split(self.value_dense(value), length),
+        )
 
     def split(self, x, length):
         """Splits the last axis into heads: ``(batch, heads, length, key_dim)``."""
         if isinstance(length, int) and length == 1:  # nothing to transpose
             return ops.reshape(x, (-1, self.num_heads, 1, self.key_dim))
+        # (batch, length, heads, key_dim)
         x = ops.reshape(x, (-1, length, self.num_heads, self.key_dim))
-        return ops.transpose(x, (0, 2, 1, 3))
+        return ops.transpose(x, (0, 2, 1, 3))  # (batch, heads, length, key_dim)
 
-    def attend(self, query, key, value, mask=None, bias=None):
-        """Joins the heads into rows ``(batch * target, d_model)``; also the weights."""
+    def attend(self, query, key_value, mask=None, bias=None):
+        """Attends with all heads, and joins them.
+
+        Args:
+            query: ``(batch, heads, target, key_dim)``.
+            key_value: a `KeyValue`.
+            mask: as for `scaled_dot_product_attention`.
+            bias: as for `scaled_dot_product_attention`.
+
+        Returns:
+            Rows ``(batch * target, d_model)``, and the weights
+            ``(batch, heads, target, source)``.
+        """
         x, weights = scaled_dot_product_attention(
-            query, key, value, mask, self.dropout, bias
-        )
+            query,
+            key_value.key,
+            key_value.value,
+            mask=mask,
+            dropout=self.dropout,
+            bias=bias,
+        )  # (batch, heads, target, key_dim)
         if x.shape[2] != 1:
             x = ops.transpose(x, (0, 2, 1, 3))  # (batch, target, heads, key_dim)
         x = ops.reshape(x, (-1, self.num_heads * self.key_dim))
-        return self.output_dense(x), weights
+        return self.output_dense(x), weights  # (batch * target, d_model)
+
+    def get_config(self):
+        return super().get_config() | {
+            "num_heads": self.num_heads,
+            "key_dim": self.key_dim,
+            "dropout": self.dropout_rate,
+        }
 
 
-class BaseAttention(Layer):
+class BaseAttention(keras.layers.Layer):
     """Multi-head attention with Add & Norm; the base of the three kinds below.
 
     After a call outside a graph, ``last_attn_scores`` holds the weights, as
     `MultiHeadAttention` returns them.
 
     Args:
-        num_heads, key_dim: as for `MultiHeadAttention`.
-        dropout, norm: as for `AddAndNorm`.
+        num_heads: number of heads.
+        key_dim: size of one head.
+        dropout: dropout rate of the sublayer's output.
+        norm: "post" or "pre"; see `AddAndNorm`.
         attention_dropout: dropout rate of the weights; None for ``dropout``.
     """
 
@@ -164,17 +215,38 @@ class BaseAttention(Layer):
         attention_dropout=None,
         **kwargs,
     ):
-        super().__init__(locals(), **kwargs)
-        of = {"dtype": self.dtype_policy}
-        rate = dropout if attention_dropout is None else attention_dropout
-        self.mha = MultiHeadAttention(num_heads, key_dim, rate, name="mha", **of)
-        self.add_and_norm = AddAndNorm(dropout, norm, name="add_norm", **of)
+        super().__init__(**kwargs)
+        self.supports_masking = True
+        self.num_heads = as_size("num_heads", num_heads)
+        self.key_dim = as_size("key_dim", key_dim)
+        self.dropout_rate = dropout
+        self.norm = norm
+        self.attention_dropout = attention_dropout
+        self.mha = MultiHeadAttention(
+            num_heads=self.num_heads,
+            key_dim=self.key_dim,
+            dropout=dropout if attention_dropout is None else attention_dropout,
+            name="mha",
+            dtype=self.dtype_policy,
+        )
+        self.add_and_norm = AddAndNorm(
+            dropout_rate=dropout, norm=norm, name="add_norm", dtype=self.dtype_policy
+        )
 
     last_attn_scores = property(lambda self: self.mha.last_attn_scores)
 
     def build(self, x_shape):
         self.mha.build(x_shape)
         self.add_and_norm.build(x_shape)
+
+    def get_config(self):
+        return super().get_config() | {
+            "num_heads": self.num_heads,
+            "key_dim": self.key_dim,
+            "dropout": self.dropout_rate,
+            "norm": self.norm,
+            "attention_dropout": self.attention_dropout,
+        }
 
 
 @keras.saving.register_keras_serializable("tfxformer")
@@ -197,7 +269,7 @@ class GlobalSelfAttention(BaseAttention):
 
     def call(self, x, mask=None):
         y = self.add_and_norm.before(x)
-        y = self.mha(y, y, mask=key_mask(mask))
+        y = self.mha(y, y, mask=key_mask(mask))  # (batch, length, d_model)
         return self.add_and_norm(x, y, mask=mask)
 
 
@@ -218,26 +290,36 @@ class CausalSelfAttention(BaseAttention):
     def call(self, x, mask=None):
         visible = look_ahead_mask(ops.shape(x)[1])  # (1, 1, length, length)
         if mask is not None:
+            # (batch, 1, length, length)
             visible = ops.logical_and(visible, key_mask(mask))
         y = self.add_and_norm.before(x)
-        y = self.mha(y, y, mask=visible)
+        y = self.mha(y, y, mask=visible)  # (batch, length, d_model)
         return self.add_and_norm(x, y, mask=mask)
 
     def step(self, x, position, cache, buffers):
-        """One more position of each hypothesis; returns the next x and KV cache."""
-        y, mha = self.add_and_norm.before(x), self.mha  # (batch * beams, d_model)
+        """Runs the layer on one more position of each hypothesis.
+
+        Args:
+            x: ``(batch * beams, d_model)``.
+            position: the number of the position, a scalar.
+            cache: the `KeyValue` of the positions before.
+            buffers: the way to append to it; see `decoding.kv_cache`.
+
+        Returns:
+            The next x, ``(batch * beams, d_model)``, and the cache with this position.
+        """
+        y = self.add_and_norm.before(x)
         # Each hypothesis attends to its own positions: beams and heads share an axis.
-        shape = (-1, cache[0].shape[1], 1, mha.key_dim)
-        query, *new = (
-            ops.reshape(dense(y), shape)
-            for dense in (mha.query_dense, mha.key_dense, mha.value_dense)
-        )
-        cache = tuple(
-            buffers.append(*old_new, position, axis=2)
-            for old_new in zip(cache, new, strict=True)
-        )
+        shape = (-1, cache.key.shape[1], 1, self.key_dim)
+        query = ops.reshape(self.mha.query_dense(y), shape)
+        key = ops.reshape(self.mha.key_dense(y), shape)
+        value = ops.reshape(self.mha.value_dense(y), shape)
+        cache = KeyValue(
+            key=buffers.append(cache.key, key, position, axis=2),
+            value=buffers.append(cache.value, value, position, axis=2),
+        )  # (batch, beams * heads, positions, key_dim)
         bias = buffers.unwritten_bias(position, query.dtype)
-        y, _ = mha.attend(query, *cache, bias=bias)
+        y, _ = self.mha.attend(query, cache, bias=bias)  # (batch * beams, d_model)
         return self.add_and_norm(x, y), cache
 
 
@@ -264,6 +346,7 @@ class CrossAttention(BaseAttention):
 
     def call(self, x, context, context_mask=None, return_attention_scores=False):
         y = self.add_and_norm.before(x)
+        # y: (batch, target, d_model); weights: (batch, heads, target, source)
         y, weights = self.mha(
             y, context, mask=key_mask(context_mask), return_attention_scores=True
         )
@@ -271,9 +354,21 @@ class CrossAttention(BaseAttention):
         return (x, weights) if return_attention_scores else x
 
     def step(self, x, key_value, bias, beams):
-        """One more position of each hypothesis; returns the next x and the weights."""
-        y, mha = self.add_and_norm.before(x), self.mha  # (batch * beams, d_model)
+        """Runs the layer on one more position of each hypothesis.
+
+        Args:
+            x: ``(batch * beams, d_model)``.
+            key_value: the source's `KeyValue`.
+            bias: hides padding, ``(batch, 1, 1, source)``; see `mask_bias`.
+            beams: the number of hypotheses of a sentence.
+
+        Returns:
+            The next x, ``(batch * beams, d_model)``, and the weights
+            ``(batch, heads, beams, source)``.
+        """
+        y = self.add_and_norm.before(x)
         # The hypotheses of a sentence share its source: each is one query.
-        query = mha.split(mha.query_dense(y), beams)  # (batch, heads, beams, key_dim)
-        y, weights = mha.attend(query, *key_value, bias=bias)
+        # (batch, heads, beams, key_dim)
+        query = self.mha.split(self.mha.query_dense(y), beams)
+        y, weights = self.mha.attend(query, key_value, bias=bias)
         return self.add_and_norm(x, y), weights

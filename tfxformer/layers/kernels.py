@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 FEW_ROWS = 8
+EPSILON = 1e-6  # what the model's layer normalisations add to the variance
 ON_TENSORFLOW = keras.backend.backend() == "tensorflow"
 if ON_TENSORFLOW:
     import tensorflow as tf

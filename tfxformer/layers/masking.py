@@ -7,7 +7,7 @@ of the attention scores, ``(batch, heads, target, source)``.
 import keras
 from keras import ops
 
-from tfxformer.tokenizer import PAD_ID
+from tfxformer.special_tokens import PAD_ID
 
 
 def padding_mask(ids):

@@ -5,7 +5,7 @@ import numpy as np
 from keras import ops
 
 from tfxformer.layers.masking import padding_mask
-from tfxformer.layers.residual import Layer
+from tfxformer.layers.sizes import as_size
 
 
 def positional_encoding(length, depth, start=0):
@@ -40,7 +40,7 @@ def positional_encoding(length, depth, start=0):
 
 
 @keras.saving.register_keras_serializable("tfxformer")
-class PositionalEmbedding(Layer):
+class PositionalEmbedding(keras.layers.Layer):
     """Token embeddings, scaled by the square root of ``d_model``, plus positions.
 
     Args:
@@ -79,13 +79,15 @@ class PositionalEmbedding(Layer):
         embedding=None,
         **kwargs,
     ):
-        super().__init__(locals(), **kwargs)
-        self.d_model = self.settings["d_model"]
-        self.max_length = self.settings["max_length"]
+        super().__init__(**kwargs)
+        self.supports_masking = True
+        self.vocab_size = as_size("vocab_size", vocab_size)
+        self.d_model = as_size("d_model", d_model)
+        self.max_length = as_size("max_length", max_length)
         self.learned_positions = learned_positions
         self.use_positions = use_positions
         self.embedding = embedding or keras.layers.Embedding(
-            self.settings["vocab_size"],
+            self.vocab_size,
             self.d_model,
             dtype=self.dtype_policy,
             # Tied to the output projection, these embeddings give initial logits a
@@ -114,11 +116,12 @@ class PositionalEmbedding(Layer):
         embedded = self.embed(x)  # (batch, length, d_model)
         if not self.use_positions:
             return embedded
-        return embedded + ops.cast(self.encodings(length), embedded.dtype)[None]
+        encodings = ops.cast(self.encodings(length), embedded.dtype)
+        return embedded + encodings[None]  # (batch, length, d_model)
 
     def embed(self, x):
         """The scaled embeddings of ids, without positions (section 3.4)."""
-        embedded = self.embedding(x)
+        embedded = self.embedding(x)  # (..., d_model)
         return embedded * ops.cast(self.d_model**0.5, embedded.dtype)
 
     def encodings(self, length, start=0):
@@ -129,10 +132,19 @@ class PositionalEmbedding(Layer):
 
     def step(self, tokens, position):
         """Embeds ids ``(rows,)`` at one position, a scalar: ``(rows, d_model)``."""
-        embedded = self.embed(tokens)
+        embedded = self.embed(tokens)  # (rows, d_model)
         if not self.use_positions:
             return embedded
         return embedded + ops.cast(self.encodings(1, position), embedded.dtype)
 
     def compute_mask(self, x, previous_mask=None):
         return padding_mask(x) if previous_mask is None else previous_mask
+
+    def get_config(self):
+        return super().get_config() | {
+            "vocab_size": self.vocab_size,
+            "d_model": self.d_model,
+            "max_length": self.max_length,
+            "learned_positions": self.learned_positions,
+            "use_positions": self.use_positions,
+        }

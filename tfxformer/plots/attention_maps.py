@@ -8,7 +8,7 @@ import numpy as np
 from keras import ops
 
 from tfxformer.plots import by_layers, drawing, png
-from tfxformer.tokenizer import START_ID
+from tfxformer.special_tokens import START_ID
 
 TEMPLATE = Path(__file__).with_name("attention_page.html")
 
@@ -46,8 +46,10 @@ def attention_maps(translator, text):
     input_ids = np.array([[START_ID, *writer.processor.piece_to_id(target[:-1])]])
     inputs = writer.tokens(input_ids[0])
     logits = model((source_ids, input_ids))[0]  # (target, vocabulary)
-    encoder = [x.self_attention.last_attn_scores for x in model.encoder.stack]
-    decoder = [x.causal_self_attention.last_attn_scores for x in model.decoder.stack]
+    encoder = [x.self_attention.last_attn_scores for x in model.encoder.enc_layers]
+    decoder = [
+        x.causal_self_attention.last_attn_scores for x in model.decoder.dec_layers
+    ]
     return {
         "cross": (target, source, answer.attention),
         "encoder": (source, source, np.concatenate(encoder)),

@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from tfxformer.layers.masking import padding_mask
-from tfxformer.tokenizer import PAD_ID
+from tfxformer.special_tokens import PAD_ID
 
 # Positions whose logits are in memory at the same time: with a vocabulary of 8,000
 # tokens they take 8 MB and stay in the processor's cache.

@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 from keras import ops
 
-from tfxformer.tokenizer import PAD_ID
+from tfxformer.special_tokens import PAD_ID
 from tfxformer.training.loss import output_loss
 
 
@@ -27,7 +27,7 @@ class TrainingTransformer(keras.Model):
         super().__init__(dtype=transformer.dtype_policy)
         self.transformer, self.label_smoothing = transformer, settings.label_smoothing
         self.stop_request = tf.Variable(0.0, trainable=False)
-        optimizer = make_optimizer(settings, transformer.config["d_model"])
+        optimizer = make_optimizer(settings, transformer.d_model)
         # "auto" would compile again for each shape of a batch.
         self.compile(optimizer=optimizer, jit_compile=settings.xla)
         self.optimizer.build(self.trainable_variables)
