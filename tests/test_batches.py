@@ -209,6 +209,18 @@ def test_fixed_shapes_are_few(tmp_path):
     assert all(b / a <= 1.5 for a, b in pairwise(widths)) and widths[-1] <= 128
 
 
+def test_a_pair_that_fills_a_batch_alone_has_the_narrowest_width_that_fits(tmp_path):
+    lengths = np.random.default_rng(0).integers(36, 63, 50).tolist()
+    tokens = write(tmp_path, [([5] * n, [6] * n) for n in lengths])
+    some = TrainingBatches(
+        tokens, tokens_per_batch=64, max_length=64, fixed_shapes=True
+    )
+    widths = batches._widths(64)
+    for (source, _), _ in islice(some.generate(), 20 * 50):
+        width = np.count_nonzero(source)
+        assert source.shape == (1, widths[widths >= width].min())
+
+
 def test_epochs_and_seeds_differ_and_length_is_no_curriculum(tokens, rows):
     def order(some):
         numbers = {row: i for i, row in enumerate(rows)}
@@ -260,6 +272,15 @@ def test_weights_settle_the_mixture_and_nothing_is_drawn_twice(rows, tmp_path):
         share = sum(pair in first for pair in taken) / len(taken)
         assert share == pytest.approx(0.25, abs=0.01)
         assert max(Counter(taken).values()) <= 2
+
+
+def test_sources_smaller_than_a_batch_fill_it_with_pairs_that_come_again(tmp_path):
+    one, other = ([([4 + i], [9 + i]) for i in range(5)] for _ in range(2))
+    tokens = write(tmp_path, one, other, max_length=8)
+    weights = {"weights": [1.0, 1.0]}
+    some = TrainingBatches(tokens, tokens_per_batch=64, max_length=8, **weights)
+    [((source, _), _)] = block(some, 0)
+    assert source.shape == (32, 2)
 
 
 def test_draws_change_the_tokens_and_never_the_text(rows, tmp_path):

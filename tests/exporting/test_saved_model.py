@@ -201,6 +201,17 @@ def test_the_mean_of_the_newest_checkpoints(run_folder, tmp_path):
         average_checkpoints(transformer, copy, 1)
 
 
+def test_checkpoints_before_the_newest_ones_are_not_in_their_mean(run_folder):
+    transformer = Translator.load(run_folder).transformer
+    newest, *older = Run.open(run_folder).checkpoints()
+    assert older
+    transformer.load_weights(newest.weights_file)
+    expected = transformer.get_weights()
+    average_checkpoints(transformer, run_folder, 1)
+    for weight, one in zip(transformer.weights, expected, strict=True):
+        assert_array_equal(weight, one)
+
+
 # --- Warm-up requests ---
 
 

@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import keras
+import numpy as np
 import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
@@ -208,6 +209,14 @@ def test_wrong_and_damaged_examples(exported, tmp_path):
     assert "shapes" in failed["run tokenize"] and "more" in failed["run score"]
     file.write_bytes(b"nonsense" * 9)
     assert "examples.tfrecord: damaged" in failures(inspect(copy))["load"]
+
+
+def test_one_number_is_not_the_same_answer_as_several_equal_ones(tmp_path):
+    save(tmp_path, run=tf.function(lambda x: {"y": tf.reduce_sum(x)}, [X]))
+    answers = {"y": np.full(3, 8, "float32")}
+    record = "run", {"x": np.ones((2, 4), "float32")}, answers
+    write_records(tmp_path / EXAMPLES_FILE, "model", [record])
+    assert "shapes" in failures(inspect(tmp_path))["run run"]
 
 
 # --- Folders that are not SavedModels ---

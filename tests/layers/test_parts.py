@@ -105,6 +105,16 @@ def test_scores_are_kept_from_calls_that_are_not_traced():
     assert_array_equal(layer.last_attn_scores.numpy(), kept)
 
 
+@pytest.mark.parametrize(
+    "kind", [GlobalSelfAttention, CausalSelfAttention, CrossAttention]
+)
+def test_dropout_leaves_the_input_of_a_sublayer_in_its_residual(kind):
+    layer = make(kind, dropout=0.9, attention_dropout=0.0, norm="pre")
+    args = (X, CONTEXT) if kind is CrossAttention else (X,)
+    kept = np.asarray(layer(*args, training=True)) == X
+    assert kept.mean() > 0.7  # where dropout takes the sublayer's output away
+
+
 @pytest.mark.parametrize(("length", "depth"), [(0, 4), (1, 1), (300, 65), (2048, 16)])
 def test_encoding_agrees_with_numpy(length, depth):
     encoding = positional_encoding(length, depth)

@@ -89,6 +89,17 @@ def test_a_broken_version_leaves_the_old_one_until_it_is_mended(half, broken):
     run(scenario, half)
 
 
+def test_the_status_of_a_version_that_cannot_be_loaded_has_an_error_code(half):
+    async def scenario(models, _):
+        (add(half, 2) / "saved_model.pb").write_bytes(b"\xff")
+        await models.update()
+        for version, failed in ((1, False), (2, True)):
+            (known,) = models.status("half", version).model_version_status
+            assert bool(known.status.error_code) is failed
+
+    run(scenario, half)
+
+
 def test_policies_labels_and_configs_that_change(half):
     add(half, 2)
     add(half, 3)

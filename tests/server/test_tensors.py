@@ -86,6 +86,13 @@ def test_answers_in_json():
         tensors.to_json(several, rows=True)
 
 
+def test_text_in_json_is_not_escaped():
+    """People read it as it is, for example in the output of `curl`."""
+    output = np.array(["Olá".encode()], object)
+    found = tensors.to_json({"translation": output}, rows=True)
+    assert found == '{"predictions": ["Olá"]}'
+
+
 @pytest.mark.parametrize(
     ("dims", "values", "message"),
     [

@@ -1,10 +1,12 @@
 """Training runs repeat with a seed, resume where they stopped, and fail early."""
 
+import itertools
 import json
 import logging
 import math
 import resource
 import shutil
+import types
 
 import numpy as np
 import pytest
@@ -26,6 +28,7 @@ from training_runs import (
     write_pairs,
 )
 
+from tfxformer.batches import TokenFile, TrainingBatches
 from tfxformer.errors import Stopped, UserError
 from tfxformer.tokenizer import Tokenizer
 from tfxformer.training import callbacks
@@ -88,6 +91,19 @@ def test_a_run_folder_holds_all_it_takes(whole, mixture):
     source, reference, translation = table[-1]
     assert table.shape == (1 + 5, 3)
     assert source == translation != reference  # tests translate by repeating the source
+
+
+def test_the_speed_is_real_target_tokens_in_a_second(corpus, tmp_path, monkeypatch):
+    seconds = itertools.count()  # the clock is read at each start and each step
+    clock = types.SimpleNamespace(perf_counter=lambda: next(seconds))
+    monkeypatch.setattr(callbacks, "time", clock)
+    config = settings(corpus, "training.steps=1")
+    run = train(config, tmp_path / "run")
+    batches = TrainingBatches(
+        TokenFile(run.tokens_folder), tokens_per_batch=256, max_length=24
+    )
+    _, target = next(batches.generate())
+    assert rows(run)[0]["target_tokens_per_second"] == np.count_nonzero(target)
 
 
 # --- Stopping and resuming ---
