@@ -290,14 +290,16 @@ class Transformer(keras.Model):
             encoded: the result of `encode`.
             cache: the KV cache: for each layer the `KeyValue` of self-attention, each
                 ``(batch, beams * heads, positions, key_dim)``.
-            buffers: the way to append to the cache (`decoding.kv_cache`).
+            buffers: the way to append to the cache (`decoding.loop`).
 
         Returns:
             Hidden states ``(batch * beams, d_model)`` for `project`, the cache with
             this position, and the cross-attention weights
             ``(batch, beams, layers * heads, source)``.
         """
-        return self.decoder.step(tokens, position, encoded, cache, buffers)
+        return self.decoder.step(
+            tokens, position, encoded, cache=cache, buffers=buffers
+        )
 
     @property
     def config(self):

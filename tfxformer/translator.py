@@ -127,8 +127,10 @@ class Translator:
             NumPy arrays by output name; strings are bytes.
         """
         inputs = {name: tf.constant(value) for name, value in inputs.items()}
-        functions = self.signatures | {"complete": self._complete}
-        outputs = functions[signature](**inputs)
+        function = (
+            self._complete if signature == "complete" else self.signatures[signature]
+        )
+        outputs = function(**inputs)
         return {name: value.numpy() for name, value in outputs.items()}
 
     def __call__(self, text, tokens_per_batch=2048, split_sentences=True):

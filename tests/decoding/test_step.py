@@ -10,7 +10,7 @@ import tensorflow as tf
 from numpy.testing import assert_allclose, assert_array_equal
 
 from tfxformer.decoding import DecodingOptions
-from tfxformer.decoding.kv_cache import FixedBuffers, GrowingBuffers
+from tfxformer.decoding.loop import FixedBuffers, GrowingBuffers
 from tfxformer.decoding.options import NEVER
 from tfxformer.decoding.step import DecoderStep, next_token
 from tfxformer.special_tokens import END_ID

@@ -4,19 +4,26 @@ from typing import NamedTuple
 
 from keras import ops
 
-from tfxformer.decoding.kv_cache import Search, take_hypotheses
+from tfxformer.decoding.loop import take_hypotheses
 from tfxformer.decoding.options import NEVER
 from tfxformer.layers.attention import KeyValue
 from tfxformer.layers.masking import padding_mask
 from tfxformer.special_tokens import END_ID, START_ID
 
 
-class BeamState(NamedTuple):
-    """The state of the loop; the first axis of each field is the sentences.
+class Found(NamedTuple):
+    """The finished hypotheses of each sentence, best first.
 
-    The next step continues ``beam_size`` hypotheses. As many finished ones are kept as
-    ``found``, best first. `NEVER` marks an empty place.
+    There are ``beam_size`` places. The rank of an empty one is `NEVER`.
     """
+
+    ids: object  # int32 (sentences, beams, positions), padded
+    score: object  # float32 (sentences, beams), mean log-probability a token
+    rank: object  # float32 (sentences, beams), the order; see `ranking`
+
+
+class BeamState(NamedTuple):
+    """The state of the loop; the first axis of each field is the sentences."""
 
     greedy: object  # boolean (sentences,), whether hypothesis 0 is greedy search's
     token: object  # int32 (sentences, beams), the newest token of each hypothesis
@@ -24,139 +31,205 @@ class BeamState(NamedTuple):
     total: object  # float32 (sentences, beams), the sum of their log-probabilities
     # float32 (sentences, beams, source), attention to each source token so far; or ()
     coverage: object
-    cache: object  # the KV cache
-    found_ids: object  # int32 (sentences, beams, positions), padded
-    found_rank: object  # float32 (sentences, beams)
-    found_score: object  # float32 (sentences, beams), mean log-probability a token
+    cache: object  # a `KeyValue` (sentences, beams * heads, positions, key_dim) a layer
+    found: Found
     going: object  # boolean (sentences,), False once a sentence's search has ended
 
 
-def beam_search(sources, step, options):
+class Continuations(NamedTuple):
+    """Hypotheses with one more token, the likeliest of a sentence first.
+
+    The total of an impossible one is `NEVER`.
+    """
+
+    parent: object  # int32 (sentences, candidates), the hypothesis before
+    token: object  # int32 (sentences, candidates), its next token
+    total: object  # float32 (sentences, candidates), the sum of log-probabilities
+
+    def best(self, count):
+        """The first of each sentence."""
+        return Continuations(
+            parent=self.parent[:, :count],
+            token=self.token[:, :count],
+            total=self.total[:, :count],
+        )
+
+
+class BeamSearch:
     """A `Search` that keeps ``beam_size`` hypotheses of each sentence.
 
-    Each step continues every hypothesis by every token. Among the ``beam_size``
-    likeliest continuations, those with the end token are found; the likeliest without
-    it stay in the beam. The greedy hypothesis always keeps a place, so without
-    penalties the best translation never scores below greedy's. The search of a
-    sentence ends when no unfinished hypothesis can rank among the ``n_best`` any more
-    (Tensor2Tensor's bound), or at the sentence's limit, where unfinished hypotheses
-    count as found.
+    Each step expands every hypothesis by every token. Among the ``beam_size`` likeliest
+    continuations, those with the end token are finished; the likeliest without it stay
+    in the beam. The greedy hypothesis always keeps a place, so without penalties the
+    best translation never scores below greedy's. The search of a sentence ends when no
+    unfinished hypothesis can rank among the ``n_best`` any more (Tensor2Tensor's
+    bound), or at the sentence's limit, where unfinished hypotheses count as finished.
+
+    Args:
+        decoder_step: a `DecoderStep`.
+        options: `DecodingOptions`.
     """
-    beams = options.beam_size
-    sentences = ops.shape(sources.limit)[0]
-    pair = (sentences, beams)
-    covers = options.coverage_penalty > 0
 
-    def write(position, sources, state):
-        logits, log_total, cache, weights = step(
-            position, sources, state.token, state.ids, state.cache
+    def __init__(self, decoder_step, options):
+        self.decoder_step = decoder_step
+        self.options = options
+        self.beams = options.beam_size
+        self.covers = options.coverage_penalty > 0
+
+    def start(self, sources):
+        sentences = ops.shape(sources.limit)[0]
+        pair = (sentences, self.beams)
+        # All hypotheses are equal at first: only one of them may continue.
+        others = ops.cast(ops.arange(self.beams) > 0, "float32")[None] * NEVER
+        # An empty source has one translation, the empty one, found already.
+        rank = ops.where(sources.limit[:, None] > 0, NEVER, 0.0)  # (sentences, 1)
+        coverage = ()
+        if self.covers:
+            coverage = ops.zeros((*pair, ops.shape(sources.ids)[1]))
+        return BeamState(
+            greedy=sources.limit > 0,
+            token=ops.full(pair, START_ID, "int32"),
+            ids=self.decoder_step.no_ids(sentences),
+            total=ops.broadcast_to(others, pair),
+            coverage=coverage,
+            cache=self.decoder_step.empty_cache(sentences),
+            found=Found(
+                ids=self.decoder_step.no_ids(sentences),
+                score=ops.zeros(pair),
+                rank=ops.broadcast_to(rank, pair),
+            ),
+            going=sources.limit > 0,
         )
-        # The likeliest continuations of each hypothesis, then of each sentence. Twice
-        # the beam's width is enough, since a hypothesis can end in one way only.
-        each = min(2 * beams, logits.shape[-1])
-        values, tokens = ops.top_k(logits, each)  # (rows, each)
-        gain = ops.reshape(values - log_total[:, None], (-1, beams, each))
-        allowed = ops.reshape(values > NEVER / 2, (-1, beams, each))
-        total = ops.where(allowed, state.total[:, :, None] + gain, NEVER)
-        total = ops.reshape(total, (-1, beams * each))
-        place = _likeliest(total, state.greedy, min(2 * beams, beams * each))
-        total = ops.take_along_axis(total, place, axis=1)  # (sentences, twice the beam)
-        tokens = ops.reshape(ops.cast(tokens, "int32"), (-1, beams * each))
-        token = ops.take_along_axis(tokens, place, axis=1)
-        parent = ops.floor_divide(place, each)
-        ends = ops.equal(token, END_ID)
-        greedy = ops.logical_and(state.greedy, ops.logical_not(ends[:, 0]))
 
+    def step(self, position, sources, state):
+        logits, log_total, cache, attention = self.decoder_step(
+            position, sources, token=state.token, ids=state.ids, cache=state.cache
+        )
         coverage = state.coverage
-        if covers:  # the mean over layers and heads
-            coverage = coverage + ops.mean(weights, axis=2)
-
-        # Hypotheses that end here join the found ones.
-        last = position + 1 >= sources.limit[:, None]  # (sentences, 1)
-        length = ops.cast(position + 1, "float32")
-        new = parent[:, :beams]
-        new_ids = step.append_ids(
-            take_hypotheses(state.ids, new), token[:, :beams], position
+        if self.covers:  # the mean over layers and heads
+            coverage = coverage + ops.mean(attention, axis=2)
+        candidates = self.expand(state, logits, log_total)
+        found = self.finish(
+            position, sources, state, candidates=candidates, coverage=coverage
         )
-        new_total = total[:, :beams]
-        rank = ranking(new_total, length, options)
-        if covers:
-            seen = take_hypotheses(coverage, new)
-            rank = rank + options.coverage_penalty * _covered(seen, sources.ids)
-        complete = ops.logical_or(ends[:, :beams], last)
-        complete = ops.logical_and(complete, new_total > NEVER / 2)
+        ends = ops.equal(candidates.token, END_ID)
+        greedy = ops.logical_and(state.greedy, ops.logical_not(ends[:, 0]))
+        chosen = self.choose(candidates, ends, greedy)
+        ids = take_hypotheses(state.ids, chosen.parent)
+        state = BeamState(
+            greedy=greedy,
+            token=chosen.token,
+            ids=self.decoder_step.append_ids(ids, chosen.token, position),
+            total=chosen.total,
+            coverage=take_hypotheses(coverage, chosen.parent),
+            cache=reorder(cache, chosen.parent),
+            found=found,
+            going=state.going,
+        )
+        return state._replace(going=self.goes_on(position, sources, state))
+
+    def expand(self, state, logits, log_total):
+        """The likeliest `Continuations` of each sentence, twice as many as its beams.
+
+        Twice the beam's width is enough, since a hypothesis can end in one way only.
+
+        Args:
+            state: the `BeamState` before the step.
+            logits: ``(sentences * beams, vocab)``.
+            log_total: the log-sum-exp of the logits, ``(sentences * beams,)``.
+        """
+        each = min(2 * self.beams, logits.shape[-1])
+        values, tokens = ops.top_k(logits, each)  # (sentences * beams, each)
+        shape = (-1, self.beams, each)
+        gain = ops.reshape(values - log_total[:, None], shape)
+        allowed = ops.reshape(values > NEVER / 2, shape)
+        # (sentences, beams, each)
+        total = ops.where(allowed, state.total[:, :, None] + gain, NEVER)
+        total = ops.reshape(total, (-1, self.beams * each))  # (sentences, beams * each)
+        tokens = ops.reshape(ops.cast(tokens, "int32"), (-1, self.beams * each))
+        # (sentences, candidates)
+        place = _likeliest(total, state.greedy, min(2 * self.beams, self.beams * each))
+        return Continuations(
+            parent=ops.floor_divide(place, each),
+            token=ops.take_along_axis(tokens, place, axis=1),
+            total=ops.take_along_axis(total, place, axis=1),
+        )
+
+    def finish(self, position, sources, state, *, candidates, coverage):
+        """The `Found` hypotheses, with those of this step that end here."""
+        new = candidates.best(self.beams)  # (sentences, beams)
+        length = ops.cast(position + 1, "float32")
+        rank = ranking(new.total, length, self.options)
+        if self.covers:
+            seen = take_hypotheses(coverage, new.parent)  # (sentences, beams, source)
+            rank = rank + self.options.coverage_penalty * _covered(seen, sources.ids)
+        last = position + 1 >= sources.limit[:, None]  # (sentences, 1)
+        complete = ops.logical_or(ops.equal(new.token, END_ID), last)
+        complete = ops.logical_and(complete, new.total > NEVER / 2)
         # A sentence whose search has ended waits for its neighbours, unchanged.
         complete = ops.logical_and(complete, state.going[:, None])
         rank = ops.where(complete, rank, NEVER)
-        found_rank, order = ops.top_k(
-            ops.concatenate([state.found_rank, rank], axis=1), beams
+        # (sentences, beams): the best of both
+        best_rank, order = ops.top_k(
+            ops.concatenate([state.found.rank, rank], axis=1), self.beams
         )
 
-        def best_of(found, new):
-            return take_hypotheses(ops.concatenate([found, new], axis=1), order)
+        def best_of(old, new):
+            return take_hypotheses(ops.concatenate([old, new], axis=1), order)
 
-        found_ids = step.append_ids(state.found_ids, ops.zeros_like(new), position)
-
-        # The likeliest unfinished hypotheses stay in the beam.
-        total = ops.where(ends, NEVER, total)
-        stays = _likeliest(total, greedy, beams)
-        total, parent, token = (
-            ops.take_along_axis(x, stays, axis=1) for x in (total, parent, token)
+        append_ids = self.decoder_step.append_ids
+        padding = ops.zeros_like(new.token)
+        new_ids = append_ids(
+            take_hypotheses(state.ids, new.parent), new.token, position
         )
-        ids = take_hypotheses(state.ids, parent)
-        state = BeamState(
-            greedy=greedy,
-            token=token,
-            ids=step.append_ids(ids, token, position),
-            total=total,
-            coverage=take_hypotheses(coverage, parent),
-            cache=_reorder(cache, parent),
-            found_ids=best_of(found_ids, new_ids),
-            found_rank=found_rank,
-            found_score=best_of(state.found_score, new_total / length),
-            going=state.going,
+        return Found(
+            ids=best_of(append_ids(state.found.ids, padding, position), new_ids),
+            score=best_of(state.found.score, new.total / length),
+            rank=best_rank,
         )
-        return state._replace(going=goes_on(state, sources, last[:, 0]))
 
-    def goes_on(state, sources, last):
+    def choose(self, candidates, ends, greedy):
+        """The likeliest `Continuations` without the end token, ``(sentences, beams)``.
+
+        Args:
+            candidates: the result of `expand`.
+            ends: boolean ``(sentences, candidates)``, whether the token is the end.
+            greedy: boolean ``(sentences,)``, whether the first one keeps its place.
+        """
+        total = ops.where(ends, NEVER, candidates.total)
+        place = _likeliest(total, greedy, self.beams)
+        return Continuations(
+            parent=ops.take_along_axis(candidates.parent, place, axis=1),
+            token=ops.take_along_axis(candidates.token, place, axis=1),
+            total=ops.take_along_axis(total, place, axis=1),
+        )
+
+    def goes_on(self, position, sources, state):
+        """Boolean ``(sentences,)``, whether an unfinished hypothesis may still rank."""
         # A bound on the final rank: log-probabilities only fall, so later tokens add
         # at most 0, and the longest length ranks highest.
         longest = ops.cast(sources.limit, "float32")
-        best = ranking(ops.max(state.total, axis=1), longest, options)
-        hopeless = best <= state.found_rank[:, options.n_best - 1]
-        done = ops.logical_or(last, hopeless)
+        bound = ranking(ops.max(state.total, axis=1), longest, self.options)
+        hopeless = bound <= state.found.rank[:, self.options.n_best - 1]
+        done = ops.logical_or(position + 1 >= sources.limit, hopeless)
         return ops.logical_and(state.going, ops.logical_not(done))
 
-    def results(state):
-        found = state.found_ids, state.found_score, state.found_rank
-        return tuple(x[:, : options.n_best] for x in found)
+    def going(self, state):
+        return state.going
 
-    # All hypotheses are equal at first: only one of them may continue.
-    first = ops.cast(ops.arange(beams) > 0, "float32")[None] * NEVER
-    start = BeamState(
-        greedy=sources.limit > 0,
-        token=ops.full(pair, START_ID, "int32"),
-        ids=step.no_ids(sentences),
-        total=ops.broadcast_to(first, pair),
-        coverage=ops.zeros((*pair, ops.shape(sources.ids)[1])) if covers else (),
-        cache=step.empty_cache(sentences),
-        found_ids=step.no_ids(sentences),
-        # An empty source has one translation, the empty one, found already.
-        found_rank=ops.broadcast_to(
-            ops.where(sources.limit[:, None] > 0, NEVER, 0.0), pair
-        ),
-        found_score=ops.zeros(pair),
-        going=sources.limit > 0,
-    )
-    return Search(write, lambda state: state.going, results, start)
+    def results(self, state):
+        n_best = self.options.n_best
+        found = state.found
+        return found.ids[:, :n_best], found.score[:, :n_best], found.rank[:, :n_best]
 
 
-def _reorder(cache, parent):
+def reorder(cache, parent):
     """The KV cache reordered by each hypothesis's parent, ``(sentences, beams)``."""
 
     def take(x):
         _, width, length, key_dim = ops.shape(x)  # the width is beams * heads
         beams = parent.shape[1]
+        # (sentences, beams, heads, positions, key_dim)
         apart = ops.reshape(x, (-1, beams, width // beams, length, key_dim))
         return ops.reshape(take_hypotheses(apart, parent), (-1, width, length, key_dim))
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from keras import ops
 
-from tfxformer.decoding.kv_cache import Search, take_hypotheses
+from tfxformer.decoding.loop import take_hypotheses
 from tfxformer.decoding.options import NEVER
 from tfxformer.layers.kernels import few_rows_softmax
 from tfxformer.special_tokens import END_ID, PAD_ID, START_ID
@@ -23,56 +23,77 @@ class GreedyState(NamedTuple):
     cache: object  # the KV cache
 
 
-def greedy_search(sources, step, options):
-    """A `Search` that writes one hypothesis a sentence, or ``n_best`` samples."""
-    samples = options.n_best
-    pair = (ops.shape(sources.limit)[0], samples)
+class GreedySearch:
+    """A `Search` that writes one hypothesis a sentence, or ``n_best`` samples.
 
-    def write(position, sources, state):
-        logits, log_total, cache, _ = step(
-            position, sources, state.token, state.ids, state.cache
+    Args:
+        decoder_step: a `DecoderStep`.
+        options: `DecodingOptions`.
+    """
+
+    def __init__(self, decoder_step, options):
+        self.decoder_step = decoder_step
+        self.options = options
+        self.samples = options.n_best
+
+    def start(self, sources):
+        sentences = ops.shape(sources.limit)[0]
+        pair = (sentences, self.samples)
+        return GreedyState(
+            token=ops.full(pair, START_ID, "int32"),
+            ids=self.decoder_step.no_ids(sentences),
+            total=ops.zeros(pair, "float32"),
+            written=ops.zeros(pair, "int32"),
+            going=ops.broadcast_to(sources.limit[:, None] > 0, pair),
+            cache=self.decoder_step.empty_cache(sentences),
         )
-        if options.sampling:
-            sentence = fingerprint(sources.ids)[:, None]
-            sentence = mix(sentence + ops.cast(ops.arange(samples), "uint32")[None])
-            number = uniform(ops.reshape(sentence, (-1,)), options.seed, position)
-            token = sample_token(logits, number, options)[:, None]
-            logit = ops.take_along_axis(logits, token, axis=1)
+
+    def step(self, position, sources, state):
+        logits, log_total, cache, _ = self.decoder_step(
+            position, sources, token=state.token, ids=state.ids, cache=state.cache
+        )
+        if self.options.sampling:
+            logit, token = self.sample(position, sources, logits)
         else:
             # The token and its logit at once, with fewer ops than argmax.
-            logit, token = ops.top_k(logits, 1)  # (rows, 1)
-        gain = ops.reshape(logit[:, 0] - log_total, (-1, samples))
-        token = ops.reshape(ops.cast(token, "int32"), (-1, samples))
+            logit, token = ops.top_k(logits, 1)  # (sentences * samples, 1)
+        gain = ops.reshape(logit[:, 0] - log_total, (-1, self.samples))
+        token = ops.reshape(ops.cast(token, "int32"), (-1, self.samples))
         token = ops.where(state.going, token, PAD_ID)
-        ended = ops.logical_or(
-            ops.equal(token, END_ID), position + 1 >= sources.limit[:, None]
-        )
+        last = position + 1 >= sources.limit[:, None]  # (sentences, 1)
+        ended = ops.logical_or(ops.equal(token, END_ID), last)
         return GreedyState(
             token=token,
-            ids=step.append_ids(state.ids, token, position),
+            ids=self.decoder_step.append_ids(state.ids, token, position),
             total=state.total + ops.where(state.going, gain, 0.0),
             written=state.written + ops.cast(state.going, "int32"),
             going=ops.logical_and(state.going, ops.logical_not(ended)),
             cache=cache,
         )
 
-    def results(state):
-        score = state.total / ops.maximum(ops.cast(state.written, "float32"), 1.0)
-        found = (state.ids, score, score)
-        if samples == 1:
-            return found
-        order = ops.top_k(score, samples)[1]
-        return tuple(take_hypotheses(x, order) for x in found)
+    def sample(self, position, sources, logits):
+        """Draws a token for each sample: its logit and the token, ``(rows, 1)`` each.
 
-    start = GreedyState(
-        token=ops.full(pair, START_ID, "int32"),
-        ids=step.no_ids(pair[0]),
-        total=ops.zeros(pair, "float32"),
-        written=ops.zeros(pair, "int32"),
-        going=ops.broadcast_to(sources.limit[:, None] > 0, pair),
-        cache=step.empty_cache(pair[0]),
-    )
-    return Search(write, lambda state: ops.any(state.going, axis=1), results, start)
+        A draw depends on the seed, the sentence, the sample and the position alone.
+        """
+        sentence = fingerprint(sources.ids)[:, None]  # (sentences, 1)
+        sample = ops.cast(ops.arange(self.samples), "uint32")[None]
+        key = ops.reshape(mix(sentence + sample), (-1,))  # (sentences * samples,)
+        number = uniform(key, self.options.seed, position)
+        token = sample_token(logits, number, self.options)[:, None]
+        return ops.take_along_axis(logits, token, axis=1), token
+
+    def going(self, state):
+        return ops.any(state.going, axis=1)  # (sentences,)
+
+    def results(self, state):
+        score = state.total / ops.maximum(ops.cast(state.written, "float32"), 1.0)
+        if self.samples == 1:
+            return state.ids, score, score
+        order = ops.top_k(score, self.samples)[1]
+        ids = take_hypotheses(state.ids, order)
+        score = take_hypotheses(score, order)
+        return ids, score, score
 
 
 def sample_token(logits, uniform, options):

@@ -4,9 +4,9 @@ from typing import NamedTuple
 
 from keras import ops
 
-from tfxformer.decoding.beam import beam_search
-from tfxformer.decoding.greedy import greedy_search
-from tfxformer.decoding.kv_cache import FixedBuffers, GrowingBuffers
+from tfxformer.decoding.beam import BeamSearch
+from tfxformer.decoding.greedy import GreedySearch
+from tfxformer.decoding.loop import FixedBuffers, GrowingBuffers
 from tfxformer.decoding.options import DecodingOptions
 from tfxformer.decoding.step import DecoderStep, Sources, length_limit
 from tfxformer.layers.kernels import ON_TENSORFLOW
@@ -115,7 +115,7 @@ def decode_steps(model, source, options=None, forbidden=()):
         True
     """
     sources, _, search = _prepare(model, source, options, forbidden=forbidden)
-    state, position = search.start, ops.zeros((), "int32")
+    state, position = search.start(sources), ops.zeros((), "int32")
     while bool(ops.any(search.going(state))):
         state = search.step(position, sources, state)
         position = position + 1
@@ -147,6 +147,8 @@ def _prepare(model, source, options, prefix=None, xla=False, forbidden=()):
     prefix = () if prefix is None else prefix
     sources = Sources(source, limit, prefix, model.encode(source))
     beams = options.n_best if options.sampling else options.beam_size
-    step = DecoderStep(model, beams, buffers, options, forbidden)
-    kind = beam_search if options.beam_size > 1 else greedy_search
-    return sources, buffers, kind(sources, step, options)
+    step = DecoderStep(
+        model, beams, buffers=buffers, options=options, forbidden=forbidden
+    )
+    kind = BeamSearch if options.beam_size > 1 else GreedySearch
+    return sources, buffers, kind(step, options)

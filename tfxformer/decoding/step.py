@@ -64,7 +64,7 @@ class DecoderStep:
         """The ids and the tokens ``(sentences, beams)`` of one more position."""
         return self.buffers.append(ids, tokens[..., None], position, axis=-1)
 
-    def __call__(self, position, sources, token, ids, cache):
+    def __call__(self, position, sources, *, token, ids, cache):
         """Runs one step on the newest token ``(sentences, beams)``.
 
         Returns:
@@ -75,13 +75,18 @@ class DecoderStep:
         token = ops.reshape(token, (-1,))  # (sentences * beams,)
         with self.weights:
             x, cache, attention = self.model.decode_step(
-                token, position, sources.encoded, cache, self.buffers
+                token, position, sources.encoded, cache=cache, buffers=self.buffers
             )
             logits = self.model.project(x, self.output)
         ids = ops.reshape(ids, (-1, ops.shape(ids)[-1]))
         prefix = self._forced(position, sources.prefix)
         logits, log_total = next_token(
-            logits, position, ids, prefix, self.options, self.forbidden
+            logits,
+            position,
+            ids=ids,
+            prefix=prefix,
+            options=self.options,
+            forbidden=self.forbidden,
         )
         return logits, log_total, cache, ops.cast(attention, "float32")
 

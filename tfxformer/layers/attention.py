@@ -303,7 +303,7 @@ class CausalSelfAttention(BaseAttention):
             x: ``(batch * beams, d_model)``.
             position: the number of the position, a scalar.
             cache: the `KeyValue` of the positions before.
-            buffers: the way to append to it; see `decoding.kv_cache`.
+            buffers: the way to append to it; see `decoding.loop`.
 
         Returns:
             The next x, ``(batch * beams, d_model)``, and the cache with this position.

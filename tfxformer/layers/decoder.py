@@ -130,7 +130,7 @@ class DecoderLayer(keras.layers.Layer):
             source: the source's `KeyValue` in this layer.
             source_bias: hides the source's padding, ``(batch, 1, 1, source)``.
             cache: the `KeyValue` of the positions before.
-            buffers: the way to append to it; see `decoding.kv_cache`.
+            buffers: the way to append to it; see `decoding.loop`.
 
         Returns:
             The next x, the cache with this position, and the weights of

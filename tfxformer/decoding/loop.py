@@ -1,11 +1,13 @@
-"""The buffers of the KV cache, which take one more position a step, and the loop.
+"""The loop that repeats a search's step, and the buffers that it fills.
 
-TensorFlow's graphs are fastest with tensors that grow, and when finished sentences
-leave the batch. XLA and JAX compile for fixed shapes, so each tensor has a place for
-every position from the start. The two classes below hold all of this difference.
+A search writes one position a step: token ids, and the keys and values of the KV
+cache. TensorFlow's graphs are fastest with tensors that grow, and when finished
+sentences leave the batch. XLA and JAX compile for fixed shapes, so each tensor has a
+place for every position from the start. `GrowingBuffers` and `FixedBuffers` hold all of
+this difference.
 """
 
-from typing import NamedTuple
+from typing import Protocol
 
 import keras
 from keras import ops
@@ -14,22 +16,39 @@ from tfxformer.layers.kernels import shrinking_while_loop, take_rows, unseen
 from tfxformer.layers.masking import mask_bias
 
 
-class Search(NamedTuple):
-    """A search loop's functions; the first axis of all tensors is the sentences."""
+class Search(Protocol):
+    """What the loop repeats: a `GreedySearch` or a `BeamSearch`.
 
-    step: object  # (position, sources, state) to the next state
-    going: object  # state to a boolean (sentences,), False once a sentence has ended
-    # State to a tuple of tensors; the last axis is the positions, or of a fixed size.
-    results: object
-    start: object  # the first state, a structure of tensors
+    The first axis of every tensor is the sentences.
+    """
 
-    def left(self, state):
-        """The number of unfinished sentences."""
-        return ops.sum(ops.cast(self.going(state), "int32"))
+    def start(self, sources):
+        """The first state, a structure of tensors."""
 
-    def steps_of(self, sources):
-        """The body of the loop: position and state to the next."""
-        return lambda i, state: (i + 1, self.step(i, sources, state))
+    def step(self, position, sources, state):
+        """The state after the token at a position, an int32 scalar."""
+
+    def going(self, state):
+        """Boolean ``(sentences,)``, False once a sentence has ended."""
+
+    def results(self, state):
+        """Ids ``(sentences, n_best, positions)``, and scores ``(sentences, n_best)``.
+
+        The scores are two: the mean log-probability, and the rank.
+        """
+
+
+def _left(search, state):
+    """The number of unfinished sentences, a scalar."""
+    return ops.sum(ops.cast(search.going(state), "int32"))
+
+
+def _one_step(search, sources):
+    """The body of a loop: position and state to the next."""
+    return lambda position, state: (
+        position + 1,
+        search.step(position, sources, state),
+    )
 
 
 class GrowingBuffers:
@@ -61,20 +80,22 @@ class GrowingBuffers:
         When a quarter of the sentences have ended, they leave the batch, so that later
         steps cost nothing for them.
         """
-        zero, everyone = ops.zeros((), "int32"), ops.arange(_count(sources))
-        start = (zero, everyone, sources, search.start, search.results(search.start))
+        position = ops.zeros((), "int32")
+        rows = ops.arange(_count(sources))  # the numbers of the sentences in the batch
+        state = search.start(sources)
+        start = (position, rows, sources, state, search.results(state))
 
         def unfinished(position, rows, sources, state, collected):
             return ops.any(search.going(state))
 
         def some_leave(began, rows, sources, state, collected):
             def enough_go_on(position, state):
-                enough = 4 * search.left(state) > 3 * ops.shape(rows)[0]
+                enough = 4 * _left(search, state) > 3 * ops.shape(rows)[0]
                 # At least one step, even if many sentences are empty.
                 return ops.logical_or(ops.equal(position, began), enough)
 
             position, state = shrinking_while_loop(
-                enough_go_on, search.steps_of(sources), (began, state)
+                enough_go_on, _one_step(search, sources), (began, state)
             )
             collected = keras.tree.map_structure(
                 lambda old, new: _write_rows(old, rows, new),
@@ -120,13 +141,16 @@ class FixedBuffers:
 
         def until(few, position, sources, state):
             def more_go_on(position, state):
-                return ops.logical_and(position < self.most, search.left(state) > few)
+                unfinished = _left(search, state) > few
+                return ops.logical_and(position < self.most, unfinished)
 
-            step = search.steps_of(sources)
-            return ops.while_loop(more_go_on, step, (position, state))
+            return ops.while_loop(
+                more_go_on, _one_step(search, sources), (position, state)
+            )
 
         quarter = -(-_count(sources) // 4)
-        position, state = until(quarter, ops.zeros((), "int32"), sources, search.start)
+        position = ops.zeros((), "int32")
+        position, state = until(quarter, position, sources, search.start(sources))
         collected = search.results(state)
         stay = ops.top_k(ops.cast(search.going(state), "int32"), quarter)[1]
         sources, state = _take((sources, state), stay)

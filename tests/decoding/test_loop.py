@@ -5,29 +5,38 @@ import tensorflow as tf
 from keras import ops
 from numpy.testing import assert_array_equal
 
-from tfxformer.decoding.kv_cache import FixedBuffers, GrowingBuffers, Search
+from tfxformer.decoding.loop import FixedBuffers, GrowingBuffers
 
 
-def count_up_to(buffers, limits, seen=None):
-    """Each sentence writes 10 * its limit + position, until its limit is reached."""
-    limits = ops.convert_to_tensor(limits, "int32")
+class Counting:
+    """A search: each sentence writes 10 * its limit + position, up to its limit."""
 
-    def step(position, limits, state):
+    def __init__(self, buffers, seen):
+        self.buffers, self.seen = buffers, seen
+
+    def start(self, limits):
+        ids = self.buffers.empty((ops.shape(limits)[0], None), "int32")
+        return ids, ops.zeros_like(limits), limits > 0
+
+    def step(self, position, limits, state):
         ids, count, going = state
-        if seen is not None:
-            seen.append(int(ops.shape(limits)[0]))
+        if self.seen is not None:
+            self.seen.append(int(ops.shape(limits)[0]))
         new = ops.where(going, 10 * limits + position, 0)
-        ids = buffers.append(ids, new[:, None], position, axis=1)
+        ids = self.buffers.append(ids, new[:, None], position, axis=1)
         count = count + ops.cast(going, "int32")
         return ids, count, count < limits
 
-    start = (
-        buffers.empty((ops.shape(limits)[0], None), "int32"),
-        ops.zeros_like(limits),
-        limits > 0,
-    )
-    search = Search(step, lambda s: s[2], lambda s: (s[0], s[1][:, None]), start)
-    return buffers.repeat(search, limits)
+    def going(self, state):
+        return state[2]
+
+    def results(self, state):
+        return state[0], state[1][:, None]
+
+
+def count_up_to(buffers, limits, seen=None):
+    limits = ops.convert_to_tensor(limits, "int32")
+    return buffers.repeat(Counting(buffers, seen), limits)
 
 
 def expected(limits, width):
