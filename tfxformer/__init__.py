@@ -28,7 +28,7 @@ _HOMES = {
     "model": ["Transformer"],
     "tokenizer": ["Tokenizer"],
     "training.loss": ["masked_accuracy", "masked_loss"],
-    "training.step": ["CustomSchedule"],
+    "training.schedule": ["CustomSchedule"],
     "translator": ["Translator"],
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 
 from tfxformer import CustomSchedule
 from tfxformer.config import TrainingConfig
-from tfxformer.training.step import make_optimizer, make_schedule
+from tfxformer.training.schedule import make_optimizer, make_schedule
 
 
 @pytest.mark.parametrize("dtype", ["int32", "int64", "float32"])

@@ -131,7 +131,7 @@ def schedule(
     """Draw learning rates over 5 warm-ups, by default of all presets."""
     configs = {f"preset {name}": load_config(name) for name in preset or PRESETS}
     start_tensorflow()
-    from tfxformer.training.step import make_schedule
+    from tfxformer.training.schedule import make_schedule
 
     schedules = {
         name: make_schedule(x.training, x.model.d_model) for name, x in configs.items()

@@ -1,7 +1,8 @@
 """The work between the steps: measuring, validating, saving, stopping.
 
-`fit` runs all steps in one epoch. `RunCallback` counts the run's steps across restarts
-and accumulated batches; its `State` is part of each checkpoint.
+`fit` runs all steps in one epoch. For resuming, `RunCallback` counts the run's steps
+across restarts and accumulated batches, and saves checkpoints between two steps. Its
+`State` is part of each checkpoint.
 """
 
 import contextlib

@@ -1,4 +1,9 @@
-"""A run folder: everything needed to use a trained model or to resume its training."""
+"""A run folder: everything needed to use a trained model or to resume its training.
+
+For resuming, each checkpoint is a folder with the weights, the optimizer's state and
+the place in the data. It appears under its name in one step, when all its files are on
+the disk, so a checkpoint is complete or absent. Checksums tell a damaged one.
+"""
 
 import contextlib
 import fcntl
