@@ -66,6 +66,20 @@ def test_names_link_to_the_files_that_define_them():
             assert re.search(rf"^ *(class|def) {last}\b", code, re.MULTILINE), name
 
 
+def test_the_page_on_the_code_names_each_module_and_no_other():
+    text = (DOCS / "how_it_is_built.md").read_text("utf-8")
+    rooms = text.partition("## The rooms")[2].partition("## One sentence")[0]
+    package = ROOT / "tfxformer"
+    named = set()
+    for room, *described in re.findall(r"^\| (.+?) \| (.+) \|$", rooms, re.MULTILINE):
+        folders = re.findall(r"`(\w+/)`", room)
+        files = re.findall(r"`(\w+\.py)`", room if not folders else described[0])
+        named |= {(folders[0] if folders else "") + file for file in files}
+    modules = {file.relative_to(package).as_posix() for file in package.rglob("*.py")}
+    known = {x for x in modules if not x.endswith("__init__.py") or x in named}
+    assert named == known
+
+
 def test_the_picture_is_as_it_is_drawn():
     assert (DOCS / "picture.svg").read_text("utf-8") == module("picture").draw()
 
