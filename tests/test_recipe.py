@@ -91,6 +91,18 @@ def test_the_written_pairs_are_pairs_and_none_is_held_out():
     assert not trained & {source for source, _ in held_out}
 
 
+def test_new_translations_have_the_key_of_their_source():
+    lines = [
+        line.split("\t")
+        for file in sorted((RECIPE / "retold").glob("*.tsv"))
+        for line in file.read_text("utf-8").splitlines()
+    ]
+    keys = [key for key, _ in lines]  # no line has a third column
+    assert len(keys) == len({*keys}) > 4000
+    assert all(len(key) == len(mix.key_of("")) for key in keys)
+    assert all(english.strip() == english != "" for _, english in lines)
+
+
 def test_a_larger_model_computes_the_same_at_first(translator):
     larger = grow.grown(translator.transformer, 3)
     inputs = np.array([[5, 6, 2, 0]]), np.array([[1, 7, 8]])

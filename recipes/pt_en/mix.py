@@ -11,6 +11,7 @@ Python's path.
 
 import collections
 import gzip
+import hashlib
 import random
 import re
 import sys
@@ -83,6 +84,16 @@ def repaired(source, target):
     return re.sub(r"\b([Nn])ão\b(?= \w)", r"\1o", source)
 
 
+def key_of(source):
+    """Returns the name of a sentence in `retold/`, where only its English is kept.
+
+    Example:
+        >>> key_of("Bom dia!")
+        'e358708abb75634b'
+    """
+    return hashlib.sha256(source.encode()).hexdigest()[:16]
+
+
 def is_clean(source, target):
     """Returns whether a pair has no code, and the same numbers on both sides.
 
@@ -131,10 +142,20 @@ def gather(data, folder):
             if tag != LEFT_OUT:
                 kind = "news" if tag.startswith("ud-") else "retold"
                 found[kind].append((source, target, tag))
+    ours = {
+        key: english
+        for file in sorted((RECIPE / "retold").glob("*.tsv"))
+        for key, english in _rows(file)
+    }
     for name in ("distilled.free", "distilled.sharealike"):
         for source, target, tag in _rows(data / f"{name}.tsv.gz"):
-            if source not in retold and tag != LEFT_OUT:
+            english = ours.get(key_of(source))
+            if source in retold or tag == LEFT_OUT:
+                continue
+            if english is None:
                 found["everyday"].append((source, target, tag))
+            else:
+                found["retold"].append((source, english, tag))
     for source, target, tag in _rows(data / "backtranslated.free.tsv.gz"):
         found["back"].append((repaired(source, target), target, tag))
     for source, target in _rows(data / "train.free.tsv.gz"):
