@@ -87,6 +87,11 @@ def test_formats(tmp_path, shouting, name, text, expected, reasons):
     assert sum(counts.values()) == len(reasons)
 
 
+def test_capitals_in_a_name_do_not_change_its_format():
+    names = "DATA.CSV", "a.Tsv.GZ", "a.JSONL", "a.TXT"
+    assert [bulk._format_of(x, None) for x in names] == ["csv", "tsv", "jsonl", "text"]
+
+
 def test_parquet(tmp_path, shouting):
     columns = {"n": [7, 8, 9], "text": ["olá", None, "fim"], "more": [0, 0, 0]}
     bulk.parquet.write_table(bulk.pa.table(columns), tmp_path / "a.parquet")

@@ -1,11 +1,15 @@
 """TensorFlow's messages are hidden."""
 
+import io
 import os
 import subprocess
 import sys
 import textwrap
 
 import pytest
+from rich.console import Console
+
+from tfxformer import console
 
 
 def run(code, **environment):
@@ -40,9 +44,24 @@ def test_output_is_held_back_unless_the_body_raises():
     assert (done.stdout, done.stderr) == ("answer\n", "before after from C caught")
 
 
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_terminal_shows_how_much_of_a_file_is_read(tmp_path, monkeypatch, terminal):
+    shown = io.StringIO()
+    monkeypatch.setattr(
+        console, "console", Console(file=shown, force_terminal=terminal)
+    )
+    (tmp_path / "lines.txt").write_bytes(b"um\ndois\n")
+    with open(tmp_path / "lines.txt", "rb") as stream:
+        assert [*console.watched_lines(stream)] == [b"um\n", b"dois\n"]
+    assert ("translating" in shown.getvalue()) is terminal
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("level", "quiet"), [("3", True), ("0", False)])
-def test_tensorflow_starts_without_a_word_unless_it_is_asked(level, quiet):
-    done = run("start_tensorflow()", TF_CPP_MIN_LOG_LEVEL=level)
+@pytest.mark.parametrize(
+    "code", ["start_tensorflow()", "import tfxformer; tfxformer.Translator"]
+)
+def test_tensorflow_starts_without_a_word_unless_it_is_asked(code, level, quiet):
+    done = run(code, TF_CPP_MIN_LOG_LEVEL=level)
     assert done.returncode == 0
     assert (done.stderr == "") == quiet

@@ -32,9 +32,10 @@ def say(line):
 def watched_lines(stream):
     """Yields the lines of a binary stream, and shows on a terminal how many are read.
 
-    If the answers go to the terminal, they show it themselves.
+    If the answers go to the terminal, they show it themselves. If a person types the
+    lines, a bar would be in the way.
     """
-    if sys.stdout.isatty() or not console.is_terminal:
+    if not console.is_terminal or sys.stdout.isatty() or stream.isatty():
         yield from stream
         return
     status = os.fstat(stream.fileno())
