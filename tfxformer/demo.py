@@ -52,7 +52,8 @@ def demo(run=None, host="127.0.0.1", port=7860):
         KeyboardInterrupt: after Ctrl-C.
     """
     try:  # before the model loads, which takes seconds
-        socket.create_server((host, port)).close()
+        with socket.create_server((host, port)) as free:
+            port = free.getsockname()[1]  # Gradio's own search would take 7860
     except OSError as error:
         raise UserError(f"--host {host} --port {port}: {error.strerror}") from None
     path = chosen_model(run)
@@ -65,7 +66,7 @@ def demo(run=None, host="127.0.0.1", port=7860):
     fonts = {"font": ["system-ui"], "font_mono": ["monospace"]}
     page.launch(
         server_name=host,
-        server_port=port or None,
+        server_port=port,
         theme=Default(primary_hue="blue", **fonts),
         footer_links=[],
         prevent_thread_lock=True,
