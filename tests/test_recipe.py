@@ -15,6 +15,7 @@ import average
 import check_pairs
 import distill
 import grow
+import kept
 import mix
 import names
 import numpy as np
@@ -35,7 +36,7 @@ def run(monkeypatch, script, *arguments):
     script.main()
 
 
-SCRIPTS = [augment, average, check_pairs, grow, mix, names, overlap, textbooks]
+SCRIPTS = [augment, average, check_pairs, grow, kept, mix, names, overlap, textbooks]
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
@@ -87,7 +88,7 @@ def test_the_written_pairs_are_pairs_and_none_is_held_out():
     folder = RECIPE / "written"
     trained = {source for file in folder.glob("*.tsv") for source, _ in read(file)}
     held_out = [pair for file in folder.glob("valid/*.tsv") for pair in read(file)]
-    assert len(trained) > 35_000 and len(held_out) == 4600
+    assert len(trained) > 39_000 and len(held_out) == 5400
     assert not trained & {source for source, _ in held_out}
 
 
@@ -109,6 +110,12 @@ def test_a_larger_model_computes_the_same_at_first(translator):
     found, expected = larger(inputs), translator.transformer(inputs)
     assert len(larger.encoder.enc_layers) == 3
     np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_what_is_put_into_a_pair_is_the_same_on_both_sides():
+    texts = ["A Maria tem 12 anos.", "Já!", 'Diz "sim" ao João.'] * 300
+    copies = kept.kept_pairs([(text, text) for text in texts])
+    assert len({*copies}) > 500 and all(source == target for source, target in copies)
 
 
 def test_copies_follow_what_they_copy():

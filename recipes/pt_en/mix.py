@@ -19,12 +19,16 @@ from pathlib import Path
 
 import pairs as files
 from augment import augmented
+from kept import kept_pairs
 from names import keep_names
 from overlap import Overlap
 
 # The sources of model.yaml.
 KINDS = ["written", "retold", "news", "everyday", "back", "textbooks", "books"]
 KINDS += ["prose", "docs", "interface", "lexicon"]
+# The kinds that get copies with names, links, markup and the like.
+KEEPING = ["written", "retold", "everyday", "prose"]
+KEEPING_MOST = 30_000
 # The pairs that test and validate the model. It never trains on them.
 TESTS = ["ted/test.tsv", "ted/validation.tsv", "pt_en/tatoeba.test.tsv"]
 TESTS += ["pt_en/valid.tsv"]
@@ -216,7 +220,7 @@ def finish(data, folder):
             continue
         for _, target in _rows(folder / f"{kind}.tsv.gz"):
             known.update(_WORD.findall(target.lower()))
-    counts = ""
+    counts, keeping = "", []
     for kind in KINDS:
         overlaps = [Overlap(name, pairs) for name, pairs in tests.items()]
         kept = [
@@ -228,6 +232,9 @@ def finish(data, folder):
         counts += "".join(f"{kind}: {overlap.describe()}\n" for overlap in overlaps)
         copies = augmented(kept, joined=0.3, careless=0.25)
         files.write(folder / f"copies.{kind}.tsv.gz", copies)
+        if kind in KEEPING:
+            keeping += random.Random(1).sample(kept, min(len(kept), KEEPING_MOST))
+    files.write(folder / "copies.kept.tsv.gz", kept_pairs(keeping))
     (folder / "overlap.txt").write_text(counts, "utf-8")
 
 
