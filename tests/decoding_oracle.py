@@ -184,10 +184,10 @@ def beam_search(model, sentence, limit, options):
     return found[: options.n_best]
 
 
-def decode_with(model, sentences, prefix=None, attention=False, xla=False, **options):
+def decode_with(model, sentences, prefix=None, attention=False, **options):
     """Runs `decode` eagerly, with NumPy arrays in and out."""
     decoded = decode(
-        model, pad(sentences), DecodingOptions(**options), prefix, attention, xla
+        model, pad(sentences), DecodingOptions(**options), prefix, attention
     )
     return decoded._replace(
         **{k: np.asarray(v) for k, v in decoded._asdict().items() if v is not None}

@@ -315,8 +315,8 @@ WRONG = [
     ([*EVALUATE, "--columns", "2"], "--columns ['2']: must have at least 2 items"),
     ([*EXPORT, "--beam", "2", "--n-best", "3"], "--n-best 3 is larger than --beam 2"),
     (
-        [*EXPORT, "--format", "ctranslate2", "--beam", "4", "--xla"],
-        "--beam, --xla: not for --format ctranslate2",
+        [*EXPORT, "--format", "ctranslate2", "--beam", "4", "--precision", "float16"],
+        "--beam, --precision: not for --format ctranslate2",
     ),
     ([*EXPORT, "--name", "a/b"], "model name 'a/b'"),
     ([*TRANSLATE, "a " * 200, "--prefix", "My"], "text 1: has "),

@@ -44,7 +44,6 @@ Input = Annotated[
     Path | None, Option("--input", "-i", help="A file; by default standard input.")
 ]
 TokensPerBatch = Annotated[int, Option(min=1, help="The most tokens in a batch.")]
-Xla = Annotated[bool, Option("--xla", help="Compile decoding with XLA.")]
 To = Annotated[Path, Option(help="The model repository.")]
 Precision = Annotated[
     Literal["float32", "float16"],
@@ -187,7 +186,6 @@ def evaluate(
     lowercase: Annotated[bool, Option(help="Compare in lower case.")] = False,
     output: Annotated[Path | None, Option(help="A file for translations.")] = None,
     tokens_per_batch: TokensPerBatch = 2048,
-    xla: Xla = False,
     decoding: DecodingOptions = ...,
 ):
     """Translate sentence pairs and score the results with BLEU and chrF."""
@@ -199,7 +197,7 @@ def evaluate(
         check_output("--output", output, corpora.input_files(data.sources))
     options = data.model_dump(include={*PAIRS[1:]}) | {"cleaned": False}
     loaded = [corpora.load(source, split, **options) for source in data.sources]
-    translator = load_translator(run, checkpoint, _chosen(decoding), xla)
+    translator = load_translator(run, checkpoint, _chosen(decoding))
     from tfxformer.evaluation import evaluate
 
     translations = []
@@ -224,7 +222,6 @@ def translate(
     tokens_per_batch: TokensPerBatch = 2048,
     scores: Annotated[bool, Option(help="Print score, tab, translation.")] = False,
     prefix: Annotated[str, Option(help="Begin each translation with this.")] = "",
-    xla: Xla = False,
     data: DataConfig = ...,
     decoding: DecodingOptions = ...,
 ):
@@ -236,15 +233,15 @@ def translate(
     """
     if text and input:
         raise UserError("give texts or --input, not both")
-    if prefix and (decoding.n_best > 1 or scores or xla):
-        raise UserError("--prefix cannot go with --n-best, --scores or --xla")
+    if prefix and (decoding.n_best > 1 or scores):
+        raise UserError("--prefix cannot go with --n-best or --scores")
     texts = [
         read_argument(one, f"text {number}", data.encoding)
         for number, one in enumerate(text or [], 1)
     ]
     prefix = read_argument(prefix, "--prefix", data.encoding)
     chunks = [texts] if texts else _chunks(input, data.encoding)
-    translator = load_translator(run, checkpoint, _chosen(decoding), xla)
+    translator = load_translator(run, checkpoint, _chosen(decoding))
     for name in filter(os.path.isfile, text or []):
         hint = f"to translate the file: -i {shlex.quote(name)}"
         log.info("%r is translated as a text; %s", name, hint)
@@ -366,7 +363,6 @@ def export(
         Literal["savedmodel", "ctranslate2"],
         Option(help="For TensorFlow Serving, or for CTranslate2."),
     ] = "savedmodel",
-    xla: Xla = False,
     precision: Precision = "float32",
     average: Annotated[
         int | None, Option(min=1, help="Average the N most recent checkpoints.")
@@ -375,12 +371,12 @@ def export(
 ):
     """Export a run, or a SavedModel again, as the next version of a model.
 
-    The export keeps the decoding options given here. With --xla, a server needs a flag,
-    which the report names. The last line is the path of the new version.
+    The export keeps the decoding options given here. The last line is the path of the
+    new version.
     """
     if format == "ctranslate2":
         given = [option(name) for name in decoding.model_fields_set]
-        given += ["--xla"] * xla + ["--precision"] * (precision != "float32")
+        given += ["--precision"] * (precision != "float32")
         if given:
             raise UserError(
                 f"{', '.join(given)}: not for --format ctranslate2: give CTranslate2 "
@@ -391,7 +387,14 @@ def export(
     from tfxformer.exporting.saved_model import export
 
     path, report = export(
-        run, to, name, checkpoint, _chosen(decoding), xla, precision, average, format
+        run,
+        to,
+        name,
+        checkpoint=checkpoint,
+        options=_chosen(decoding),
+        precision=precision,
+        average=average,
+        format=format,
     )
     if report:
         say(report.describe())
@@ -467,7 +470,6 @@ def serve(
 @app.command(rich_help_panel="Serve")
 def verify(
     path: Annotated[Path, Argument(help="A SavedModel, or a folder of versions.")],
-    allow_xla: Annotated[bool, Option(help="Allow signatures that need XLA.")] = False,
 ):
     """Check that TensorFlow Serving can run a SavedModel.
 
@@ -475,7 +477,7 @@ def verify(
     """
     from tfxformer.exporting.verify import verify
 
-    report = verify(path, allow_xla=allow_xla)
+    report = verify(path)
     print(report.describe())
     if not report.ok:
         raise Exit(1)

@@ -281,7 +281,7 @@ class Transformer(keras.Model):
             mask_bias=mask_bias(mask, self.compute_dtype)[:, None, None, :],
         )
 
-    def decode_step(self, tokens, position, encoded, cache, buffers):
+    def decode_step(self, tokens, position, encoded, cache):
         """Runs the decoder on one more token of each hypothesis.
 
         Args:
@@ -290,16 +290,13 @@ class Transformer(keras.Model):
             encoded: the result of `encode`.
             cache: the KV cache: for each layer the `KeyValue` of self-attention, each
                 ``(batch, beams * heads, positions, key_dim)``.
-            buffers: the way to append to the cache (`decoding.loop`).
 
         Returns:
             Hidden states ``(batch * beams, d_model)`` for `project`, the cache with
             this position, and the cross-attention weights
             ``(batch, beams, layers * heads, source)``.
         """
-        return self.decoder.step(
-            tokens, position, encoded, cache=cache, buffers=buffers
-        )
+        return self.decoder.step(tokens, position, encoded, cache)
 
     @property
     def config(self):

@@ -1,45 +1,33 @@
 """The exported model's signatures as graph functions: strings in, strings out."""
 
-import functools
-
 import tensorflow as tf
 
-from tfxformer.decoding import Decoded, decode
+from tfxformer.decoding import decode
 from tfxformer.decoding.options import LEAST_BEAM, NEVER
 from tfxformer.layers.masking import padding_mask
 from tfxformer.special_tokens import END_ID
 from tfxformer.tokenizer import encode_source, encode_target
 from tfxformer.training.loss import token_loss
 
-# The shapes that XLA compiles for: the fewest of these rows and columns that hold the
-# batch; beyond the last, multiples of it.
-XLA_ROWS = (1, 8, 16, 32, 64)
-XLA_COLUMNS = tuple(16 * 2**i for i in range(12))
 
-
-def signatures(tokenizer, transformer, options, xla=False):
+def signatures(tokenizer, transformer, options):
     """The signatures of the export's contract: graph functions by name.
 
-    Their inputs and outputs are tensors by name. With ``xla``, they compile decoding
-    for a few shapes.
+    Their inputs and outputs are tensors by name.
     """
     longest = transformer.max_length - 1  # besides the start or the end token
     some = n_best_options(options)
-    search = functools.partial(
-        _search,
-        transformer,
-        xla=xla,
-        forbidden=tokenizer.target.spellings(options.forbid),
-    )
+    forbidden = tokenizer.target.spellings(options.forbid)
     one = options.updated(n_best=1)
 
     def translate(text):
         source = encode_source(tokenizer, text, longest=longest)
-        return _best(tokenizer, search(source, one))
+        found = decode(transformer, source, one, forbidden=forbidden)
+        return _best(tokenizer, found)
 
     def translate_nbest(text):
         source = encode_source(tokenizer, text, longest=longest)
-        found = search(source, some)
+        found = decode(transformer, source, some, forbidden=forbidden)
         n = some.n_best
         flat = tf.reshape(found.ids, tf.stack([tf.shape(text)[0] * n, -1]))
         # An empty text has one translation, the empty one.
@@ -64,7 +52,7 @@ def signatures(tokenizer, transformer, options, xla=False):
 
     def attention(text):
         source = encode_source(tokenizer, text, longest=longest)
-        found = search(source, one, attention=True)
+        found = decode(transformer, source, one, attention=True, forbidden=forbidden)
         tokens = [
             ["", *side.tokens(range(1, side.vocab_size))]  # PAD_ID first
             for side in tokenizer.sides
@@ -130,34 +118,3 @@ def n_best_options(options):
     beam = options.beam_size if options.beam_size > 1 else LEAST_BEAM
     n = options.n_best if options.n_best > 1 else beam
     return options.updated(beam_size=1 if options.sampling else beam, n_best=n)
-
-
-def _search(transformer, source, options, *, xla, forbidden, attention=False):
-    """`decode`, optionally compiled by XLA for a few shapes."""
-    given = {"attention": attention, "forbidden": forbidden}
-    if not xla:
-        return decode(transformer, source, options, **given)
-    rows, columns = tf.unstack(tf.shape(source))
-    # Rows of padding are sources without a token, and take no decoding steps.
-    more_rows = _least_shape(rows, XLA_ROWS) - rows
-    more_columns = _least_shape(columns, XLA_COLUMNS) - columns
-    padded = tf.pad(source, [[0, more_rows], [0, more_columns]])
-
-    @tf.function(autograph=False, jit_compile=True)
-    def compiled(source):
-        found = decode(transformer, source, options, xla=True, **given)
-        # A compiled function cannot return None.
-        return found if attention else found._replace(attention=tf.zeros([]))
-
-    found = compiled(padded)
-    # Cut off the padding, as without XLA.
-    longest = tf.reduce_max(tf.math.count_nonzero(found.ids, axis=-1, dtype=tf.int32))
-    weights = found.attention[:rows, ..., :longest, :columns] if attention else None
-    ids, score, rank = (x[:rows] for x in found[:3])
-    return Decoded(ids[..., :longest], score, rank, weights)
-
-
-def _least_shape(size, shapes):
-    """The least of ``shapes``, or multiple of the last, that holds a size."""
-    multiple = -(-size // shapes[-1]) * shapes[-1]
-    return tf.reduce_min(tf.where(tf.constant(shapes) >= size, shapes, multiple))

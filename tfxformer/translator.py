@@ -30,8 +30,6 @@ class Translator:
         tokenizer: a `Tokenizer`.
         transformer: the `Transformer` that was trained with it.
         options: `DecodingOptions`; None is greedy.
-        xla: compile decoding with XLA. Compiling takes a few seconds for each of a few
-            shapes; decoding is faster afterwards.
 
     Attributes:
         origin: the source, licence and languages of an imported model, a dict for the
@@ -58,7 +56,7 @@ class Translator:
         True
     """
 
-    def __init__(self, tokenizer, transformer, options=None, xla=False):
+    def __init__(self, tokenizer, transformer, options=None):
         sizes = tuple(side.vocab_size for side in tokenizer.sides)
         names = ("input_vocab_size", "target_vocab_size")
         theirs = tuple(transformer.config[name] for name in names)
@@ -73,13 +71,12 @@ class Translator:
         self.transformer = transformer
         self.max_length = transformer.max_length
         self.options = options or DecodingOptions()
-        self.xla = xla
         self.origin = None
-        self.signatures = signatures(tokenizer, transformer, self.options, xla)
+        self.signatures = signatures(tokenizer, transformer, self.options)
         self._complete = completion(tokenizer, transformer, self.options)
 
     @classmethod
-    def load(cls, path=None, checkpoint="best", options=None, xla=False):
+    def load(cls, path=None, checkpoint="best", options=None):
         """Opens a run folder or an exported model.
 
         Args:
@@ -89,7 +86,6 @@ class Translator:
             checkpoint: "best" or "last", for a run folder.
             options: `DecodingOptions`; None uses the export's own, and greedy decoding
                 for a run folder.
-            xla: compile decoding with XLA.
 
         Returns:
             A `Translator`; its weights have the values in the export, float16 included.
@@ -103,7 +99,7 @@ class Translator:
         """
         path = find_model(path)
         if not (path / "saved_model.pb").exists():
-            return cls(*Run.open(path).load(checkpoint), options, xla)
+            return cls(*Run.open(path).load(checkpoint), options)
         if checkpoint != "best":
             raise UserError(
                 f"checkpoint {checkpoint!r}: {path} is an exported model, which has no "
@@ -112,7 +108,7 @@ class Translator:
         metadata = read_metadata(path)
         if options is None:
             options = DecodingOptions.described(metadata["decoding"]["translate"])
-        translator = cls(*read_export(path), options, xla)
+        translator = cls(*read_export(path), options)
         translator.origin = metadata.get("origin")
         return translator
 

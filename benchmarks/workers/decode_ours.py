@@ -13,11 +13,7 @@ import tensorflow as tf  # noqa: E402
 from tfxformer import Translator  # noqa: E402
 from tfxformer.decoding import DecodingOptions, decode  # noqa: E402
 
-path, *flags = sys.argv[1:]
-xla = "--xla" in flags
-model = Translator.load(path).transformer
-# XLA compiles each shape; without it one graph serves all shapes.
-signature = None if xla else [tf.TensorSpec((None, None), tf.int32)]
+model = Translator.load(sys.argv[1]).transformer
 searches = {}
 
 
@@ -25,13 +21,9 @@ def search(batch, beam):
     if beam not in searches:
         options = DecodingOptions(beam_size=beam)
         searches[beam] = tf.function(
-            lambda source: decode(model, source, options, xla=xla).ids[:, 0],
-            input_signature=signature,
-            jit_compile=xla,
+            lambda source: decode(model, source, options).ids[:, 0],
+            input_signature=[tf.TensorSpec((None, None), tf.int32)],
         )
-    if xla:  # few shapes: widths of 16, 32, 64, ...
-        width = max(16, 2 ** (len(batch[0]) - 1).bit_length())
-        batch = [row + [worker.PAD_ID] * (width - len(row)) for row in batch]
     return searches[beam](tf.constant(batch, tf.int32)).numpy()
 
 

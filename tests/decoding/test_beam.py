@@ -21,12 +21,12 @@ SENTENCES = [[4, 5, 3], [6, 6, 4, 5, 3], [3], [5, 3], [4, 4, 6, 6, 5, 5, 3]]
 
 
 @pytest.mark.parametrize(
-    ("variant", "fixed", "options"),
-    [(0, False, {"beam_size": 2}), (1, True, {"beam_size": 3, "no_repeat_ngram": 2})],
+    ("variant", "options"),
+    [(0, {"beam_size": 2}), (1, {"beam_size": 3, "no_repeat_ngram": 2})],
 )
-def test_a_beam_never_ranks_below_greedy(variant, fixed, options):
+def test_a_beam_never_ranks_below_greedy(variant, options):
     model, options = small_model(variant), {"max_length": 8, **options}
-    found = decode_with(model, SENTENCES, xla=fixed, **options)
+    found = decode_with(model, SENTENCES, **options)
     greedy = decode_with(model, SENTENCES, **options | {"beam_size": 1})
     assert (found.rank >= greedy.rank - 1e-6).all()
 
@@ -53,7 +53,6 @@ def test_a_beam_as_wide_as_the_space_is_exhaustive_search(name):
         small_model(variant),
         sentences,
         np.array([prefix] * 2, "int32") if prefix else None,
-        xla=variant == 1,
         **case,
     )
     for sentence, ids, score, ranks in zip(
@@ -86,7 +85,7 @@ def test_a_beam_as_wide_as_the_space_is_exhaustive_search(name):
 def test_narrow_beams_agree_with_the_textbooks(variant, case):
     model, options = small_model(variant), DecodingOptions(**case)
     sentences = SENTENCES[:2]
-    decoded = decode_with(model, sentences, xla=variant == 1, **case)
+    decoded = decode_with(model, sentences, **case)
     for row, sentence in enumerate(sentences):
         expected = beam_search(model, sentence, options.max_length, options)
         count = len(expected)

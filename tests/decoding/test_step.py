@@ -10,7 +10,6 @@ import tensorflow as tf
 from numpy.testing import assert_allclose, assert_array_equal
 
 from tfxformer.decoding import DecodingOptions
-from tfxformer.decoding.loop import FixedBuffers, GrowingBuffers
 from tfxformer.decoding.options import NEVER
 from tfxformer.decoding.step import DecoderStep, next_token
 from tfxformer.special_tokens import END_ID
@@ -21,42 +20,29 @@ TIED = {"norm": "pre", "tie_embeddings": True, "learned_positions": True}
 SHALLOW = {"norm": "pre", "num_layers": 3, "num_decoder_layers": 1}
 
 
-def steps_of(model, beams, fixed):
-    buffers = FixedBuffers(7) if fixed else GrowingBuffers(np.int32(7))
-    return DecoderStep(model, beams, buffers, DecodingOptions())
-
-
-def step_by_step(model, source, target, fixed):
+def step_by_step(model, source, target):
     """Logits ``(rows, target, vocab)`` and weights, for ``(batch, beams, target)``."""
     batch, beams, length = target.shape
-    step, encoded = steps_of(model, beams, fixed), model.encode(source)
+    step = DecoderStep(model, beams, DecodingOptions())
+    encoded = model.encode(source)
     cache, logits, attention = step.empty_cache(batch), [], []
     for position in range(length):
         tokens = target[..., position].reshape(-1)
-        x, cache, weights = model.decode_step(
-            tokens, position, encoded, cache, step.buffers
-        )
+        x, cache, weights = model.decode_step(tokens, position, encoded, cache)
         logits.append(model.project(x, model.output_weights()))
         attention.append(weights)
     return np.stack(logits, axis=1), np.stack(attention, axis=-2)
 
 
 @pytest.mark.parametrize(
-    ("variant", "fixed"),
-    [
-        ({"norm": "post"}, False),
-        ({"norm": "post"}, True),
-        (TIED, True),
-        (SHALLOW, False),
-        ({"use_positions": False}, True),
-    ],
+    "variant", [{"norm": "post"}, TIED, SHALLOW, {"use_positions": False}]
 )
-def test_steps_are_the_full_forward_pass(variant, fixed):
+def test_steps_are_the_full_forward_pass(variant):
     """With three hypotheses for each sentence, and padding in the source."""
     model = oracle.tiny_transformer(max_length=12, **variant)
     target = np.random.default_rng(0).integers(4, oracle.TARGET_VOCAB, (3, 3, 5))
     target[:, 0] = TARGET
-    logits, weights = step_by_step(model, SOURCE, target, fixed)
+    logits, weights = step_by_step(model, SOURCE, target)
     source, rows = SOURCE.repeat(3, axis=0), target.reshape(9, 5)
     expected = model((source, rows)).numpy()
     assert_allclose(logits, expected, atol=2e-5)
@@ -68,7 +54,7 @@ def test_steps_are_the_full_forward_pass(variant, fixed):
 def test_other_precisions(dtype):
     model = oracle.tiny_transformer(max_length=12, dtype=dtype)
     expected = tf.cast(model((SOURCE, TARGET)), "float32").numpy()
-    logits, _ = step_by_step(model, SOURCE, TARGET[:, None], fixed=True)
+    logits, _ = step_by_step(model, SOURCE, TARGET[:, None])
     assert logits.dtype == model.compute_dtype
     difference = logits.astype("float32") - expected
     assert difference.std() < (1e-5 if dtype == "float64" else 0.05)

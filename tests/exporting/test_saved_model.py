@@ -1,6 +1,5 @@
 """The export: signatures, weights, recorded requests, and that it serves."""
 
-import itertools
 import shutil
 
 import numpy as np
@@ -17,7 +16,6 @@ from tfxformer.exporting.saved_model import (
     HalfWeights,
     average_checkpoints,
     export,
-    warm_up,
     write,
 )
 from tfxformer.exporting.verify import Report, verify
@@ -81,13 +79,8 @@ def test_options_are_chosen_at_export_and_recorded(run_folder, tmp_path):
 
 
 @pytest.mark.slow
-def test_xla_gives_the_same_and_names_its_flag_and_float16_halves_the_file(
-    run_folder, exported, tmp_path
-):
-    path, report = export(run_folder, tmp_path, "model", xla=True, precision="float16")
-    assert report.ok
-    assert "--xla_cpu_compilation_enabled=true" in report.describe()
-    assert not verify(path).ok  # it fails on a server without the flag
+def test_float16_halves_the_file_and_gives_the_same(run_folder, exported, tmp_path):
+    path, _ = export(run_folder, tmp_path, "model", precision="float16")
     loaded, python = tf.saved_model.load(str(path)), Translator.load(path)
     assert [line.decode() for line in loaded(TEXTS).numpy()] == python(TEXTS)
     one = loaded.signatures["attention"](text=tf.constant(TEXTS[:1]))["attention"]
@@ -101,7 +94,7 @@ def test_xla_gives_the_same_and_names_its_flag_and_float16_halves_the_file(
 def test_an_export_that_would_not_serve_is_not_published(
     run_folder, tmp_path, monkeypatch
 ):
-    def refuse(path, allow_xla):
+    def refuse(path):
         return Report(path, False, ["FAIL  load: an op is missing", "NOT PROVEN"])
 
     monkeypatch.setattr(saved_model, "verify", refuse)
@@ -231,18 +224,3 @@ def test_it_has_requests_that_a_server_may_run(exported, served):
         answer = served.answers(name, inputs)
         assert rows and all(len(value) == rows for value in answer.values())
     assert sorted(requests) == sorted(served.signatures)
-
-
-def test_with_xla_the_shapes_of_most_requests_are_compiled(translator, monkeypatch):
-    monkeypatch.setattr(translator, "xla", True)
-    shapes = []
-    for signature, inputs, _ in warm_up(translator, []):
-        tokens = translator.answers("count", inputs)["tokens"] + 1  # with the end token
-        assert 8 < tokens.max() <= 32
-        shapes.append((signature, len(tokens), 16 if tokens.max() <= 16 else 32))
-    names, rows, columns = (
-        ("translate", "serving_default"),
-        (1, 8, 16, 32, 64),
-        (16, 32),
-    )
-    assert sorted(shapes) == sorted(itertools.product(names, rows, columns))

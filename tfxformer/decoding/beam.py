@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from keras import ops
 
-from tfxformer.decoding.loop import take_hypotheses
+from tfxformer.decoding.loop import append_ids, take_hypotheses
 from tfxformer.decoding.options import NEVER
 from tfxformer.layers.attention import KeyValue
 from tfxformer.layers.masking import padding_mask
@@ -119,7 +119,7 @@ class BeamSearch:
         state = BeamState(
             greedy=greedy,
             token=chosen.token,
-            ids=self.decoder_step.append_ids(ids, chosen.token, position),
+            ids=append_ids(ids, chosen.token),
             total=chosen.total,
             coverage=take_hypotheses(coverage, chosen.parent),
             cache=reorder(cache, chosen.parent),
@@ -177,13 +177,10 @@ class BeamSearch:
         def best_of(old, new):
             return take_hypotheses(ops.concatenate([old, new], axis=1), order)
 
-        append_ids = self.decoder_step.append_ids
         padding = ops.zeros_like(new.token)
-        new_ids = append_ids(
-            take_hypotheses(state.ids, new.parent), new.token, position
-        )
+        new_ids = append_ids(take_hypotheses(state.ids, new.parent), new.token)
         return Found(
-            ids=best_of(append_ids(state.found.ids, padding, position), new_ids),
+            ids=best_of(append_ids(state.found.ids, padding), new_ids),
             score=best_of(state.found.score, new.total / length),
             rank=best_rank,
         )

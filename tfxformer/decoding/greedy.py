@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from keras import ops
 
-from tfxformer.decoding.loop import take_hypotheses
+from tfxformer.decoding.loop import append_ids, take_hypotheses
 from tfxformer.decoding.options import NEVER
 from tfxformer.layers.kernels import few_rows_softmax
 from tfxformer.special_tokens import END_ID, PAD_ID, START_ID
@@ -64,7 +64,7 @@ class GreedySearch:
         ended = ops.logical_or(ops.equal(token, END_ID), last)
         return GreedyState(
             token=token,
-            ids=self.decoder_step.append_ids(state.ids, token, position),
+            ids=append_ids(state.ids, token),
             total=state.total + ops.where(state.going, gain, 0.0),
             written=state.written + ops.cast(state.going, "int32"),
             going=ops.logical_and(state.going, ops.logical_not(ended)),

@@ -6,10 +6,9 @@ from keras import ops
 
 from tfxformer.decoding.beam import BeamSearch
 from tfxformer.decoding.greedy import GreedySearch
-from tfxformer.decoding.loop import FixedBuffers, GrowingBuffers
+from tfxformer.decoding.loop import repeat
 from tfxformer.decoding.options import DecodingOptions
 from tfxformer.decoding.step import DecoderStep, Sources, length_limit
-from tfxformer.layers.kernels import ON_TENSORFLOW
 from tfxformer.layers.masking import padding_mask
 from tfxformer.special_tokens import START_ID
 
@@ -40,7 +39,6 @@ def decode(
     options=None,
     prefix=None,
     attention=False,
-    xla=False,
     forbidden=(),
 ):
     """Translates a batch, in a graph or outside.
@@ -52,7 +50,6 @@ def decode(
         options: `DecodingOptions`; None is greedy.
         prefix: int32 ``(batch, prefix)``, padded: the first tokens of translations.
         attention: also return the cross-attention weights.
-        xla: derive every shape from the source's, for XLA. On JAX this is always so.
         forbidden: lists of token ids; none of these sequences is written.
 
     Returns:
@@ -67,10 +64,10 @@ def decode(
         >>> tuple(found.score.shape)
         (1, 1)
     """
-    sources, buffers, search = _prepare(
-        model, source, options, prefix=prefix, xla=xla, forbidden=forbidden
+    sources, search = _prepare(
+        model, source, options, prefix=prefix, forbidden=forbidden
     )
-    ids, score, rank = buffers.repeat(search, sources)
+    ids, score, rank = repeat(search, sources)
     weights = _attention(model, sources.ids, ids) if attention else None
     return Decoded(ids, score, rank, weights)
 
@@ -114,7 +111,7 @@ def decode_steps(model, source, options=None, forbidden=()):
         >>> np.array_equal(last, decode(model, source).ids)
         True
     """
-    sources, _, search = _prepare(model, source, options, forbidden=forbidden)
+    sources, search = _prepare(model, source, options, forbidden=forbidden)
     state, position = search.start(sources), ops.zeros((), "int32")
     while bool(ops.any(search.going(state))):
         state = search.step(position, sources, state)
@@ -122,8 +119,8 @@ def decode_steps(model, source, options=None, forbidden=()):
         yield state.ids
 
 
-def _prepare(model, source, options, prefix=None, xla=False, forbidden=()):
-    """`Sources`, the buffers, and a `Search`."""
+def _prepare(model, source, options, prefix=None, forbidden=()):
+    """`Sources` and a `Search`."""
     options = options or DecodingOptions()
     if not model.built:
         model.build()
@@ -134,21 +131,9 @@ def _prepare(model, source, options, prefix=None, xla=False, forbidden=()):
         begun = ops.sum(ops.cast(padding_mask(prefix), "int32"), axis=1)
         limit = ops.where(limit > 0, ops.maximum(limit, begun + 1), 0)
         limit = ops.minimum(limit, model.max_length)
-    if xla or not ON_TENSORFLOW:
-        # The most positions for any source of this shape.
-        most = options.max_length or 2 * ops.shape(source)[1] + 10
-        if prefix is not None:
-            most = ops.maximum(most, ops.shape(prefix)[1] + 1)
-        known = isinstance(most, int)
-        buffers = FixedBuffers((min if known else ops.minimum)(most, model.max_length))
-    else:
-        # 0 for an empty batch.
-        buffers = GrowingBuffers(ops.max(limit, initial=0))
     prefix = () if prefix is None else prefix
     sources = Sources(source, limit, prefix, model.encode(source))
     beams = options.n_best if options.sampling else options.beam_size
-    step = DecoderStep(
-        model, beams, buffers=buffers, options=options, forbidden=forbidden
-    )
+    step = DecoderStep(model, beams, options, forbidden)
     kind = BeamSearch if options.beam_size > 1 else GreedySearch
-    return sources, buffers, kind(step, options)
+    return sources, kind(step, options)

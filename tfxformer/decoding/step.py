@@ -7,6 +7,7 @@ from keras import ops
 
 from tfxformer.decoding.options import NEVER
 from tfxformer.layers.attention import KeyValue
+from tfxformer.layers.kernels import unseen
 from tfxformer.layers.masking import padding_mask
 from tfxformer.special_tokens import END_ID, PAD_ID
 
@@ -23,10 +24,9 @@ class Sources(NamedTuple):
 class DecoderStep:
     """`Transformer.decode_step` and `next_token` for all hypotheses of a batch."""
 
-    def __init__(self, model, beams, buffers, options, forbidden=()):
+    def __init__(self, model, beams, options, forbidden=()):
         self.model = model
         self.beams = beams
-        self.buffers = buffers
         self.options = options
         self.forbidden = forbidden  # lists of token ids
         # A loop would read and cast each variable in every step. In this scope the
@@ -46,23 +46,13 @@ class DecoderStep:
         layers = self.model.decoder.dec_layers
         mha = layers[0].causal_self_attention.mha
         # (sentences, beams * heads, positions, key_dim), without a position yet
-        shape = (sentences, self.beams * mha.num_heads, None, mha.key_dim)
-        dtype = self.model.compute_dtype
-        return tuple(
-            KeyValue(
-                key=self.buffers.empty(shape, dtype),
-                value=self.buffers.empty(shape, dtype),
-            )
-            for _ in layers
-        )
+        shape = (sentences, self.beams * mha.num_heads, unseen(0), mha.key_dim)
+        empty = ops.zeros(shape, self.model.compute_dtype)
+        return tuple(KeyValue(key=empty, value=empty) for _ in layers)
 
     def no_ids(self, sentences):
         """The ids before the first token, ``(sentences, beams, positions)``."""
-        return self.buffers.empty((sentences, self.beams, None), "int32")
-
-    def append_ids(self, ids, tokens, position):
-        """The ids and the tokens ``(sentences, beams)`` of one more position."""
-        return self.buffers.append(ids, tokens[..., None], position, axis=-1)
+        return ops.zeros((sentences, self.beams, unseen(0)), "int32")
 
     def __call__(self, position, sources, *, token, ids, cache):
         """Runs one step on the newest token ``(sentences, beams)``.
@@ -75,10 +65,11 @@ class DecoderStep:
         token = ops.reshape(token, (-1,))  # (sentences * beams,)
         with self.weights:
             x, cache, attention = self.model.decode_step(
-                token, position, sources.encoded, cache=cache, buffers=self.buffers
+                token, position, sources.encoded, cache
             )
             logits = self.model.project(x, self.output)
-        ids = ops.reshape(ids, (-1, ops.shape(ids)[-1]))
+        # JAX infers no size of a tensor without positions.
+        ids = ops.reshape(ids, (ops.shape(token)[0], ops.shape(ids)[-1]))
         prefix = self._forced(position, sources.prefix)
         logits, log_total = next_token(
             logits,

@@ -22,7 +22,7 @@ from tfxformer.repository import (
     next_version,
     write_records,
 )
-from tfxformer.signatures import XLA_COLUMNS, XLA_ROWS, n_best_options
+from tfxformer.signatures import n_best_options
 from tfxformer.training.run import Run, load_weights
 from tfxformer.translator import Translator
 
@@ -38,7 +38,6 @@ def export(
     name=None,
     checkpoint="best",
     options=None,
-    xla=False,
     precision="float32",
     average=None,
     format="savedmodel",
@@ -51,7 +50,7 @@ def export(
 
     Args:
         run: the path of a run folder, or of an export to write again; or a
-            `Translator`, which has the weights, options and XLA already; None for the
+            `Translator`, which has the weights, options already; None for the
             model that comes with the package.
         to: the model repository.
         name: the model's name in the repository; None for the folder's name. A
@@ -59,7 +58,6 @@ def export(
         checkpoint: "best" or "last".
         options: `DecodingOptions`, recorded in the export; None is greedy, or the
             options of the export to write again.
-        xla: compile decoding with XLA. A server needs a flag, which the report names.
         precision: the format of stored matrices: "float32", or "float16" (half the
             size).
         average: export the mean weights of the given number of newest checkpoints.
@@ -85,7 +83,7 @@ def export(
         )
     translator = run
     if not isinstance(run, Translator):
-        translator = Translator.load(run, checkpoint, options, xla)
+        translator = Translator.load(run, checkpoint, options)
     if average is not None:
         average_checkpoints(translator.transformer, run, average)
 
@@ -102,7 +100,7 @@ def export(
         except tf.errors.OpError as error:  # such as a full disk
             reason = error.message.rpartition("; ")[2].partition(" [Op:")[0]
             raise UserError(f"{Path(to, name)}: cannot be written: {reason}") from None
-        report = verify(part, allow_xla=translator.xla)
+        report = verify(part)
         if not report.ok:
             failed = [line for line in report.lines if line.startswith("FAIL")]
             raise UserError(f"the export would not serve: {'; '.join(failed)}")
@@ -183,14 +181,14 @@ def write(translator, path, name="pt_en", precision="float32"):
                 "translate": translator.options.describe(),
                 "translate_nbest": n_best_options(translator.options).describe(),
             },
-            "xla": translator.xla,
             "precision": precision,
         },
     }
     if translator.origin:
         metadata["model"]["origin"] = translator.origin
     examples = [*_examples(translator)]
-    requests = warm_up(translator, examples)
+    # A server runs these on loading.
+    requests = [(signature, _rows(inputs, 2), {}) for signature, inputs, _ in examples]
     write_records(Path(path, WARM_UP_FILE), name, requests)
     for signature, inputs, _ in examples[:]:  # and an empty batch of each
         none = _rows(inputs, 0)
@@ -249,22 +247,6 @@ class HalfWeights(tf.saved_model.experimental.TrackableResource):
                 return function(*tensors)
 
         return with_wide_matrices
-
-
-def warm_up(translator, examples):
-    """Yields the requests that a server runs on loading, for `write_records`."""
-    for signature, inputs, _ in examples:
-        yield signature, _rows(inputs, 2), {}
-    # The most common shapes, since XLA compiles for each.
-    tokenizer = translator.tokenizer
-    ids = tokenizer.tokenize([f"{PROBES[1]} " * 32])
-    for columns in XLA_COLUMNS[:2] if translator.xla else ():
-        # With the end token, the text nearly fills the columns.
-        texts = tokenizer.detokenize(ids[:, : columns - 3]).numpy()
-        for rows in XLA_ROWS:
-            # A server prepares the function once for each of its two names.
-            yield "translate", {"text": [*texts] * rows}, {}
-            yield "serving_default", {"text": [*texts] * rows}, {}
 
 
 def _examples(translator):

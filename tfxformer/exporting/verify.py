@@ -55,14 +55,12 @@ class Report(NamedTuple):
         return "\n".join([f"SavedModel {self.path}", *self.lines])
 
 
-def verify(path, *, allow_xla=False):
+def verify(path):
     """Checks whether TensorFlow Serving can run a SavedModel.
 
     Args:
         path: the SavedModel's folder, or a model's folder of numbered versions (the
             newest counts, as in the server).
-        allow_xla: accept signatures that need XLA; the report then only names the flag
-            that the server needs.
 
     Returns:
         The `Report`; ``report.ok`` is the answer.
@@ -75,7 +73,7 @@ def verify(path, *, allow_xla=False):
     end = ""
     try:
         done = subprocess.run(
-            [sys.executable, "-m", __name__, path, *["xla"] * allow_xla],
+            [sys.executable, "-m", __name__, path],
             # Another process may hold the accelerator's memory.
             env=os.environ | {"CUDA_VISIBLE_DEVICES": "-1", "PYTHONUTF8": "1"},
             stdin=subprocess.DEVNULL,
@@ -102,7 +100,7 @@ def verify(path, *, allow_xla=False):
 # --- In the fresh process ---
 
 
-def inspect(folder, allow_xla=False):
+def inspect(folder):
     """Yields the lines of the report as they become known."""
     import tensorflow as tf
     import tensorflow_text  # noqa: F401  (registers its ops)
@@ -116,7 +114,7 @@ def inspect(folder, allow_xla=False):
         yield f"FAIL  load: {_explain(error)}"
         return
     yield "ok    load: into a TensorFlow session, in a fresh process"
-    yield _check_xla(model.graph_def, allow_xla)
+    yield _check_xla(model.graph_def)
     # The others are the loader's own.
     signatures = [x for x in sorted(model.signature_def) if x[:8] != "__saved_"]
     if not signatures:
@@ -144,7 +142,7 @@ def _describe(tensors):
     return ", ".join(f"{name}: {x.dtype.name} {x.shape}" for name, x in tensors.items())
 
 
-def _check_xla(graph_def, allow_xla):
+def _check_xla(graph_def):
     """Looks for functions and ops that need XLA."""
     functions = graph_def.library.function
     nodes = [*graph_def.node, *(node for f in functions for node in f.node_def)]
@@ -153,9 +151,8 @@ def _check_xla(graph_def, allow_xla):
     if not found:
         return "ok    xla: nothing needs XLA"
     return (
-        f"{'ok  ' if allow_xla else 'FAIL'}  xla: XLA must compile "
-        f"{', '.join(sorted(found))}: start the server with "
-        "--xla_cpu_compilation_enabled=true (on a GPU "
+        f"FAIL  xla: XLA must compile {', '.join(sorted(found))}: start the server "
+        "with --xla_cpu_compilation_enabled=true (on a GPU "
         "--xla_gpu_compilation_enabled=true; both experimental), or it refuses"
     )
 
@@ -211,5 +208,5 @@ def _explain(error):
 
 
 if __name__ == "__main__":
-    for finding in inspect(sys.argv[1], allow_xla="xla" in sys.argv[2:]):
+    for finding in inspect(sys.argv[1]):
         print(finding, flush=True)

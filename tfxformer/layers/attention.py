@@ -296,14 +296,12 @@ class CausalSelfAttention(BaseAttention):
         y = self.mha(y, y, mask=visible)  # (batch, length, d_model)
         return self.add_and_norm(x, y, mask=mask)
 
-    def step(self, x, position, cache, buffers):
+    def step(self, x, cache):
         """Runs the layer on one more position of each hypothesis.
 
         Args:
             x: ``(batch * beams, d_model)``.
-            position: the number of the position, a scalar.
             cache: the `KeyValue` of the positions before.
-            buffers: the way to append to it; see `decoding.loop`.
 
         Returns:
             The next x, ``(batch * beams, d_model)``, and the cache with this position.
@@ -315,11 +313,10 @@ class CausalSelfAttention(BaseAttention):
         key = ops.reshape(self.mha.key_dense(y), shape)
         value = ops.reshape(self.mha.value_dense(y), shape)
         cache = KeyValue(
-            key=buffers.append(cache.key, key, position, axis=2),
-            value=buffers.append(cache.value, value, position, axis=2),
+            key=ops.concatenate([cache.key, key], axis=2),
+            value=ops.concatenate([cache.value, value], axis=2),
         )  # (batch, beams * heads, positions, key_dim)
-        bias = buffers.unwritten_bias(position, query.dtype)
-        y, _ = self.mha.attend(query, cache, bias=bias)  # (batch * beams, d_model)
+        y, _ = self.mha.attend(query, cache)  # (batch * beams, d_model)
         return self.add_and_norm(x, y), cache
 
 

@@ -121,23 +121,21 @@ class DecoderLayer(keras.layers.Layer):
         x = self.ffn(x)
         return (x, weights) if return_attention_scores else x
 
-    def step(self, x, position, *, source, source_bias, cache, buffers):
+    def step(self, x, *, source, source_bias, cache):
         """Runs the layer on one more position of each hypothesis.
 
         Args:
             x: ``(batch * beams, d_model)``.
-            position: the number of the position, a scalar.
             source: the source's `KeyValue` in this layer.
             source_bias: hides the source's padding, ``(batch, 1, 1, source)``.
             cache: the `KeyValue` of the positions before.
-            buffers: the way to append to it; see `decoding.loop`.
 
         Returns:
             The next x, the cache with this position, and the weights of
             cross-attention ``(batch, heads, beams, source)``.
         """
         beams = cache.key.shape[1] // self.num_heads
-        x, cache = self.causal_self_attention.step(x, position, cache, buffers)
+        x, cache = self.causal_self_attention.step(x, cache)
         x, weights = self.cross_attention.step(x, source, source_bias, beams)
         return self.ffn(x), cache, weights
 
@@ -288,7 +286,7 @@ class Decoder(keras.layers.Layer):
             return x
         return x, ops.stack(attention, axis=1)  # (batch, layers, heads, target, source)
 
-    def step(self, tokens, position, encoded, cache, buffers):
+    def step(self, tokens, position, encoded, cache):
         """Runs the decoder on one more token of each hypothesis.
 
         See `Transformer.decode_step`.
@@ -298,11 +296,9 @@ class Decoder(keras.layers.Layer):
         for number, layer in enumerate(self.dec_layers):
             x, layer_cache, weights = layer.step(
                 x,
-                position,
                 source=encoded.key_value[number],
                 source_bias=encoded.mask_bias,
                 cache=cache[number],
-                buffers=buffers,
             )
             written.append(layer_cache)
             attention.append(weights)  # (batch, heads, beams, source)

@@ -60,9 +60,14 @@ def unseen(size):
 
 
 def shrinking_while_loop(unfinished, step, state):
-    """`keras.ops.while_loop` over tensors whose first axis may shrink."""
+    """`keras.ops.while_loop` over tensors whose shapes may change.
+
+    The first axis may shrink. Others may grow if their size is `unseen`.
+    """
     if not ON_TENSORFLOW or tf.executing_eagerly():
-        return ops.while_loop(unfinished, step, state)
+        while unfinished(*state):
+            state = step(*state)
+        return state
     shapes = tf.nest.map_structure(
         lambda x: tf.TensorShape([None, *x.shape[1:]] if x.shape.rank else []), state
     )
