@@ -7,9 +7,9 @@ pt_en/valid.tsv; without it the script scores only the recipe's own sentences. E
 is one text. Scores cover all sentences, with sacreBLEU's bootstrap (1,000 samples,
 95%). Speed covers `--sentences` of each test set, strings to strings, in requests of
 one text, and of 64 texts of similar length. Requests of one text also run on one
-thread, where no thread waits for another. An invented word is a lower-case word of four or more letters
-that is neither in Debian's `wamerican-large` nor in the source. The script reports
-invented words in percent of all words.
+thread, where no thread waits for another. An invented word is a lower-case word of four
+or more letters that is neither in Debian's `wamerican-large` nor in the source. The
+script reports invented words in percent of all words.
 """
 
 import argparse

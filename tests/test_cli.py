@@ -313,7 +313,10 @@ WRONG = [
     (["evaluate", "--run", "RUN", "--data", "no.tsv"], "no.tsv"),
     ([*EVALUATE, "--temperature", "0.5"], "--temperature 0.5: needs --sample"),
     ([*EVALUATE, "--columns", "2"], "--columns ['2']: must have at least 2 items"),
-    ([*EXPORT, "--beam", "2", "--n-best", "3"], "--n-best 3 is larger than --beam 2"),
+    (
+        [*EXPORT, "--beam", "2", "--n-best", "3"],
+        "--n-best 3: must be at most --beam, 2",
+    ),
     (
         [*EXPORT, "--format", "ctranslate2", "--beam", "4", "--precision", "float16"],
         "--beam, --precision: not for --format ctranslate2",

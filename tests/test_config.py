@@ -202,6 +202,14 @@ def test_what_does_not_go_together_may_come_from_several_places(read):
     assert "training.tokens_per_batch = 4096" in message and "5000" in message
 
 
+def test_the_file_is_named_for_its_own_settings_alone(read):
+    text = "training: {steps: 9}"
+    message = refusal(read, text, overrides=["training.steps=0"])
+    assert message.startswith("training.steps = 0: ")
+    message = refusal(read, text, overrides=[{"training": {"seed": -1}}])
+    assert message.startswith("training.seed = -1: ")
+
+
 # --- Files without settings ---
 
 

@@ -27,7 +27,7 @@ from tfxformer.commands import (
     option,
     with_settings,
 )
-from tfxformer.config import PRESETS, DataConfig, TrainingConfig, load_config
+from tfxformer.config import PRESETS, DataConfig, TrainingConfig, load_config, read_yaml
 from tfxformer.console import say, start_logging, start_tensorflow, watched_lines
 from tfxformer.corpora.files import pick, read_argument, read_texts
 from tfxformer.decoding import DecodingOptions
@@ -150,7 +150,7 @@ def train(
     overrides = [given, *settings]
     loaded = load_config(preset, config, overrides)
     begun = loaded.training.init_from
-    in_file = load_config(preset, config).training.init_from
+    in_file = read_yaml(config).get("training", {}).get("init_from") if config else None
     if in_file not in (None, begun):
         raise UserError(
             f"--from {begun}: {config} has training.init_from = {in_file}: leave one "

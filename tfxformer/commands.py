@@ -5,7 +5,7 @@ import importlib.util
 import inspect
 import itertools
 import operator
-import re
+import reprlib
 import signal
 import sys
 from pathlib import Path
@@ -16,7 +16,7 @@ from typer import Option
 
 import tfxformer
 from tfxformer.console import console, start_logging, start_tensorflow
-from tfxformer.errors import Stopped, UserError
+from tfxformer.errors import SettingError, Stopped, UserError
 from tfxformer.repository import chosen_model
 
 Checkpoint = Annotated[str, Option(help="The weights of a run folder: best or last.")]
@@ -199,8 +199,7 @@ def _made(kind, given):
     """Settings from options; errors name the options, not the fields."""
     try:
         return kind(**given)
-    except UserError as error:
-        name, equals, wrong = re.sub(r"^\w+\.", "", str(error)).partition(" = ")
-        for field in kind.model_fields:
-            name = re.sub(rf"\b{field}\b", option(field), name)
-        raise UserError(f"{name} {wrong}" if equals else name) from None
+    except SettingError as error:
+        value = reprlib.repr(error.value)
+        text = f"{option(error.name)} {value}: {error.explain(option)}"
+        raise UserError(text) from None

@@ -6,7 +6,6 @@ checks, the YAML file, the command-line options and the docs are generated from 
 
 import difflib
 import re
-import reprlib
 from importlib.resources import files
 from typing import Annotated, Literal, get_args
 
@@ -23,7 +22,7 @@ from pydantic import (
 )
 
 from tfxformer.corpora.files import check_encoding
-from tfxformer.errors import UserError, write_file
+from tfxformer.errors import SettingError, UserError, write_file
 
 
 class Settings(BaseModel):
@@ -39,8 +38,8 @@ class Settings(BaseModel):
         >>> ModelConfig(num_layers=0)
         Traceback (most recent call last):
         ...
-        tfxformer.errors.UserError: model.num_layers = 0: must be greater than or \
-equal to 1
+        tfxformer.errors.SettingError: model.num_layers = 0: must be greater than \
+or equal to 1
     """
 
     # The title of a subclass is its section in the YAML file.
@@ -70,13 +69,17 @@ equal to 1
             return handler(values)
         except ValidationError as errors:
             error = errors.errors()[0]
-        parts = cls.model_config.get("title"), *error["loc"][:1]
-        name = ".".join(str(part) for part in parts if part is not None)
+        section, value = cls.model_config.get("title"), error["input"]
+        name = str(error["loc"][0]) if error["loc"] else None
+        if name is None:  # the whole section is wrong
+            section, name = None, section
+        # Pydantic writes "Input should be ..." and "Value error, ...".
+        reason = re.sub(r"^\w+ should", "must", error["msg"])
+        reason = reason.removeprefix("Value error, ")
         if error["type"] == "extra_forbidden":
-            raise _unknown("setting", name, cls.model_fields)
-        wrong = re.sub(r"^\w+ should", "must", error["msg"])
-        wrong = wrong.removeprefix("Value error, ")
-        raise UserError(f"{name} = {reprlib.repr(error['input'])}: {wrong}")
+            value = SettingError.UNKNOWN
+            reason = f"no such setting{_choices(name, cls.model_fields)}"
+        raise SettingError(section, name, reason, value=value)
 
     def updated(self, **values):
         """Returns a checked copy with some settings changed.
@@ -244,21 +247,28 @@ class Config(Settings):
 
     @model_validator(mode="after")
     def _go_together(self):
-        model, data, training = self.model, self.data, self.training
-        heads, size, weights = model.num_heads, model.d_model, data.weights
-        tokens, length = training.tokens_per_batch, model.max_length
-        if size % heads:
-            wrong = f"model.num_heads = {heads}: must divide model.d_model, {size}"
-        elif weights is not None and len(weights) != len(data.sources):
-            wrong = f"data.weights = {weights}: must have one for each source"
-        elif training.metric == "bleu" and not training.bleu_pairs:
-            wrong = "training.metric = 'bleu': needs training.bleu_pairs, such as 500"
-        elif tokens < length:
-            wrong = f"training.tokens_per_batch = {tokens}: must be at least {length}, "
-            wrong += "model.max_length, so that the longest sentences fit into a batch"
-        else:
-            return self
-        raise UserError(wrong)
+        heads = self.model.num_heads
+        d_model = self.model.d_model
+        if d_model % heads:
+            reason = f"must divide model.d_model, {d_model}"
+            raise SettingError("model", "num_heads", reason, value=heads)
+        weights = self.data.weights
+        if weights is not None and len(weights) != len(self.data.sources):
+            reason = "must have one for each source"
+            raise SettingError("data", "weights", reason, value=weights)
+        metric = self.training.metric
+        if metric == "bleu" and not self.training.bleu_pairs:
+            reason = "needs training.bleu_pairs, such as 500"
+            raise SettingError("training", "metric", reason, value=metric)
+        tokens = self.training.tokens_per_batch
+        length = self.model.max_length
+        if tokens < length:
+            reason = (
+                f"must be at least {length}, model.max_length, so that the longest "
+                "sentences fit into a batch"
+            )
+            raise SettingError("training", "tokens_per_batch", reason, value=tokens)
+        return self
 
     def save(self, path):
         """Writes a YAML file for `load_config`; a `UserError` if that fails."""
@@ -290,7 +300,7 @@ def load_config(preset=None, file=None, overrides=(), base=None):
         >>> load_config("tiny", overrides=["model.dff=1024"]).model.dff
         1024
     """
-    read = _read_yaml(file) if file else {}
+    read = read_yaml(file) if file else {}
     named = read.pop("preset", preset or "tutorial")
     if preset not in (None, named):
         raise UserError(
@@ -298,20 +308,37 @@ def load_config(preset=None, file=None, overrides=(), base=None):
         )
     preset = named
     if preset not in [*PRESETS]:
-        raise _unknown("preset", preset, PRESETS)
-    values = _merged(_merged(PRESETS[preset], base or {}), read)
-    for override in overrides:
-        changes = _parsed(override) if isinstance(override, str) else override
+        raise UserError(f"{preset}: no such preset{_choices(preset, PRESETS)}")
+    overrides = [
+        _parsed(override) if isinstance(override, str) else override
+        for override in overrides
+    ]
+    values = PRESETS[preset]
+    for changes in (base or {}, read, *overrides):
         values = _merged(values, changes)
     try:
         return Config.model_validate(values)
-    except UserError as error:
-        section, _, name = re.match(r"[^ :]*", str(error))[0].partition(".")
-        in_file = section in read and name in str(read[section])
-        raise UserError(f"{file}: {error}" if in_file else str(error)) from None
+    except SettingError as error:
+        overridden = any(_sets(changes, error) for changes in overrides)
+        if _sets(read, error) and not overridden:
+            error.origin = file
+        raise
 
 
-def _read_yaml(file):
+def _sets(values, error):
+    """Whether sections of settings have the setting of a `SettingError`."""
+    if error.section is None:
+        return error.name in values
+    section = values.get(error.section)
+    return isinstance(section, dict) and error.name in map(str, section)
+
+
+def read_yaml(file):
+    """Reads the sections of a settings file, unchecked.
+
+    Raises:
+        UserError: the file cannot be read, or holds something else.
+    """
     try:
         with open(file, encoding="utf-8") as opened:
             read = yaml.safe_load(opened) or {}
@@ -350,8 +377,8 @@ def _merged(values, changes):
     return merged
 
 
-def _unknown(what, name, known):
-    """The error for a name that does not exist, with the nearest known name."""
-    close = difflib.get_close_matches(str(name).rpartition(".")[2], [*known], n=1)
+def _choices(name, known):
+    """The end of the error for an unknown name: the nearest one, and all of them."""
+    close = difflib.get_close_matches(str(name), [*known], n=1)
     meant = f" (did you mean {close[0]!r}?)" if close else ""
-    return UserError(f"{name}: no such {what}{meant}: choose from {', '.join(known)}")
+    return f"{meant}: choose from {', '.join(known)}"

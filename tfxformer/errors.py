@@ -1,6 +1,7 @@
 """Errors for the user, and files that are written whole or not at all."""
 
 import os
+import reprlib
 import signal
 from pathlib import Path
 
@@ -11,6 +12,48 @@ class UserError(Exception):
     The message is one line that names the file, line, option or value and says
     what to do. The command line prints it and exits with 1.
     """
+
+
+class SettingError(UserError):
+    """A setting that does not exist, has a wrong value, or contradicts another.
+
+    Args:
+        section: the section of the YAML file, such as "training"; None if the setting
+            has none.
+        name: the setting's name.
+        reason: what is wrong; it has ``{}`` in the place of the other setting's name.
+        value: the setting's value; ``UNKNOWN`` if there is no such setting.
+        other: the name of another setting that it contradicts; or None.
+        origin: the file that has the setting; or None.
+
+    Example:
+        >>> print(SettingError("training", "steps", "must be positive", value=0))
+        training.steps = 0: must be positive
+    """
+
+    UNKNOWN = object()
+
+    def __init__(self, section, name, reason, *, value, other=None, origin=None):
+        super().__init__()
+        self.section = section
+        self.name = name
+        self.reason = reason
+        self.value = value
+        self.other = other
+        self.origin = origin
+
+    def explain(self, spell=str):
+        """The reason, with the other setting's name as the user writes it."""
+        if self.other is None:
+            return self.reason
+        return self.reason.format(spell(self.other))
+
+    def __str__(self):
+        text = self.name if self.section is None else f"{self.section}.{self.name}"
+        if self.value is not self.UNKNOWN:
+            text += f" = {reprlib.repr(self.value)}"
+        text += f": {self.explain()}"
+        return text if self.origin is None else f"{self.origin}: {text}"
 
 
 class Stopped(BaseException):

@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from tfxformer.config import Count, Settings
-from tfxformer.errors import UserError
+from tfxformer.errors import SettingError
 
 # The logit of a forbidden token, and the score of an empty place in an n-best list. It
 # is finite, so that sums and differences are, too.
@@ -30,7 +30,7 @@ class DecodingOptions(Settings):
         >>> DecodingOptions(n_best=8, beam_size=4)
         Traceback (most recent call last):
         ...
-        tfxformer.errors.UserError: n_best 8 is larger than beam_size 4
+        tfxformer.errors.SettingError: n_best = 8: must be at most beam_size, 4
     """
 
     beam_size: Count = 1
@@ -73,22 +73,27 @@ class DecodingOptions(Settings):
     @model_validator(mode="after")
     def _agree(self):
         if self.sampling and self.beam_size > 1:
-            raise UserError(f"sampling does not work with beam_size {self.beam_size}")
+            self._refuse("beam_size", "does not work with {}", other="sampling")
+        if not self.sampling and self.n_best > self.beam_size:
+            reason = f"must be at most {{}}, {self.beam_size}"
+            self._refuse("n_best", reason, other="beam_size")
         if not self.sampling:
-            if self.n_best > self.beam_size:
-                raise UserError(
-                    f"n_best {self.n_best} is larger than beam_size {self.beam_size}"
-                )
-            self._only_with("sampling", "temperature", "top_k", "top_p", "seed")
+            for name in ("temperature", "top_k", "top_p", "seed"):
+                if self._is_set(name):
+                    self._refuse(name, "needs {}", other="sampling")
         if self.beam_size == 1:
-            self._only_with("beam_size above 1", "length_penalty", "coverage_penalty")
+            for name in ("length_penalty", "coverage_penalty"):
+                if self._is_set(name):
+                    self._refuse(name, "needs {} above 1", other="beam_size")
         return self
 
-    def _only_with(self, what, *names):
-        for name in names:
-            value = getattr(self, name)
-            if value not in (type(self).model_fields[name].default, 0):
-                raise UserError(f"{name} {value}: needs {what}")
+    def _is_set(self, name):
+        """Whether an option changes anything."""
+        return getattr(self, name) not in (type(self).model_fields[name].default, 0)
+
+    def _refuse(self, name, reason, other):
+        value = getattr(self, name)
+        raise SettingError(None, name, reason, value=value, other=other)
 
     def describe(self):
         """The method and the options that differ from the defaults, as a dictionary."""
