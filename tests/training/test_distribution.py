@@ -18,8 +18,8 @@ import pytest
 from training_runs import SMALL, numbers, outcome, rows, weights, write_pairs
 
 from tfxformer.errors import UserError
+from tfxformer.training.cluster import join
 from tfxformer.training.run import Run
-from tfxformer.training.trainer import join
 
 # Each device clips its own gradient, and dropout drops other values.
 SETTINGS = {

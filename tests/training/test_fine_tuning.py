@@ -9,27 +9,28 @@ from tfxformer.config import ModelConfig
 from tfxformer.repository import read_export, read_metadata, shipped_model
 from tfxformer.training import fine_tuning, trainer
 from tfxformer.training.run import Run
+from tfxformer.training.step import TrainingTransformer
 
 
 @pytest.fixture
 def no_steps(monkeypatch):
     """Stops training before its first step."""
-    monkeypatch.setattr(trainer, "_fit", lambda *_: None)
+    monkeypatch.setattr(TrainingTransformer, "fit", lambda *_, **__: None)
 
 
 @pytest.fixture
 def first_weights(monkeypatch):
     """The weights at the start of each training, by name."""
-    found = {}
-    real = trainer._fit
+    weights = {}
+    real = TrainingTransformer.fit
 
-    def fit(config, run, data, model, *more):
-        for weight in model.weights:
-            found.setdefault(weight.path.partition("/")[2], weight.numpy())
-        real(config, run, data, model, *more)
+    def fit(model, *arguments, **options):
+        for weight in model.transformer.weights:
+            weights.setdefault(weight.path.partition("/")[2], weight.numpy())
+        return real(model, *arguments, **options)
 
-    monkeypatch.setattr(trainer, "_fit", fit)
-    return found
+    monkeypatch.setattr(TrainingTransformer, "fit", fit)
+    return weights
 
 
 def assert_begun_with(export, first_weights, run):

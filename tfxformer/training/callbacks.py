@@ -50,13 +50,17 @@ class State:
 class RunCallback(keras.callbacks.Callback):
     """Measures each step, and validates, saves and stops when due."""
 
-    def __init__(self, run, settings, data, batches, state, cluster, signals):
+    def __init__(self, run, settings, *, data, batches, state, cluster, signals):
         super().__init__()
-        self.run, self.settings, self.data, self.batches = run, settings, data, batches
+        self.run = run
+        self.settings = settings
+        self.data = data
+        self.batches = batches
         self.state = state  # updated at each step
         self.cluster = cluster
         self.signals = signals  # `caught` is the signal received, or None
-        self.first_step, self.first_position = state.step, state.position
+        self.first_step = state.step
+        self.first_position = state.position
 
     def on_train_begin(self, logs=None):
         settings, valid = self.settings, self.data.valid_rows
@@ -120,7 +124,8 @@ class RunCallback(keras.callbacks.Callback):
 
     def _report(self, last):
         """Records and prints, when due, the means since the last record."""
-        state, steps, now = self.state, self.settings.steps, time.perf_counter()
+        state, steps = self.state, self.settings.steps
+        now = time.perf_counter()
         if not last and state.step % RECORD_EVERY:
             return
         loss, entropy, correct, tokens, positions = state.seen
@@ -166,7 +171,9 @@ class RunCallback(keras.callbacks.Callback):
         better = math.isfinite(score) and (best is None or score > best)
         state.worse += 1
         if better:
-            state.best_step, state.best_score, state.worse = state.step, score, 0
+            state.best_step = state.step
+            state.best_score = score
+            state.worse = 0
         line = f"step {state.step:,}: validation perplexity {values['perplexity']:.2f}"
         line += f", accuracy {values['masked_accuracy']:.3f}"
         if "bleu" in values:

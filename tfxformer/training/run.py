@@ -24,8 +24,11 @@ from tfxformer.tokenizer import Tokenizer
 log = logging.getLogger("tfxformer")
 
 # The files of a checkpoint. The last one has the checksums of the others.
-WEIGHTS, AVERAGED = "model.weights.h5", "averaged.weights.h5"
-ARRAYS, STATE, DIGESTS = "state.npz", "state.json", "sha256.json"
+WEIGHTS = "model.weights.h5"
+AVERAGED = "averaged.weights.h5"
+ARRAYS = "state.npz"
+STATE = "state.json"
+DIGESTS = "sha256.json"
 
 
 @dataclass(frozen=True)

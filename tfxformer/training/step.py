@@ -70,8 +70,8 @@ class TrainingTransformer(keras.Model):
             ops.reshape(x, (-1, x.shape[-1])),
             tf.convert_to_tensor(embeddings),
             None if bias is None else tf.convert_to_tensor(bias),
-            ops.reshape(target_out, (-1,)),
-            label_smoothing,
+            labels=ops.reshape(target_out, (-1,)),
+            label_smoothing=label_smoothing,
         )
 
     def sums_of(self, batches):
