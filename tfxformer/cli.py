@@ -52,7 +52,7 @@ Precision = Annotated[
 # What separates the columns and the lines of an answer.
 _SEPARATOR = re.compile("[\t\r\n]")
 # The settings of pairs that several commands take.
-PAIRS = "sources", "data_dir", "columns", "encoding"
+PAIRS = ["sources", "data_dir", "columns", "encoding"]
 
 
 def main():
@@ -96,10 +96,9 @@ def quickstart(
     start_tensorflow()
     import tensorflow as tf
 
-    from tfxformer.evaluation import describe_samples, evaluate
+    from tfxformer.evaluation import compare, describe_samples
     from tfxformer.exporting.saved_model import export
     from tfxformer.training.trainer import train
-    from tfxformer.translator import Translator
 
     say(f"1. Training on the embedded phrasebook, in {out}")
     config = load_config("tiny", overrides=["data.sources=phrasebook"])
@@ -111,12 +110,12 @@ def quickstart(
 
     say("3. Translating held-out sentences through the exported signature")
     pairs, _ = corpora.load("phrasebook", "test", cleaned=False)
-    translator, loaded = Translator.load(path), tf.saved_model.load(str(path))
-    translator.signatures = loaded.signatures  # the export's own, not Python's
-    result = evaluate(translator, pairs)
-    for line in describe_samples(pairs, result.translations):
+    exported = tf.saved_model.load(str(path)).signatures["translate"]
+    answers = exported(text=tf.constant([pair.source for pair in pairs]))
+    translations = [text.decode() for text in answers["translation"].numpy()]
+    for line in describe_samples(pairs, translations):
         print(line)
-    print(result.describe())
+    print(compare(translations, [pair.target for pair in pairs]).describe())
     print(f"SavedModel: {path}")
     say(
         f"done in {time.monotonic() - started:.0f} s; try: "
@@ -125,8 +124,8 @@ def quickstart(
 
 
 @app.command(rich_help_panel="Train")
-@with_settings("data", DataConfig, *PAIRS, "weights", "valid")
-@with_settings("training", TrainingConfig, "steps", "seed", "init_from")
+@with_settings("data", DataConfig, [*PAIRS, "weights", "valid"])
+@with_settings("training", TrainingConfig, ["steps", "seed", "init_from"])
 def train(
     data: DataConfig,
     out: Annotated[Path, Option(help="The run folder.")],
@@ -177,7 +176,7 @@ def train(
 
 @app.command(rich_help_panel="Train")
 @with_settings("decoding", DecodingOptions)
-@with_settings("data", DataConfig, *PAIRS)
+@with_settings("data", DataConfig, PAIRS)
 def evaluate(
     data: DataConfig,
     run: Model = None,
@@ -213,7 +212,7 @@ def evaluate(
 
 @app.command(rich_help_panel="Translate")
 @with_settings("decoding", DecodingOptions)
-@with_settings("data", DataConfig, "encoding")
+@with_settings("data", DataConfig, ["encoding"])
 def translate(
     text: Annotated[list[str] | None, Argument(help="Texts to translate.")] = None,
     run: Model = None,
@@ -249,18 +248,23 @@ def translate(
     for lines in chunks:
         if decoding.n_best > 1:
             lists = translator.n_best(lines, tokens_per_batch, first)
-            rows = [(i, *row) for i, rows in enumerate(lists, first) for row in rows]
-            found = [f"{i}\t{score:.4f}\t{text}" for i, text, score in rows]
+            answers = [
+                f"{number}\t{score:.4f}\t{translation}"
+                for number, translations in enumerate(lists, first)
+                for translation, score in translations
+            ]
         elif prefix:
             prefixes = [prefix] * len(lines)
-            found = translator.complete(lines, prefixes, tokens_per_batch, first)
+            answers = translator.complete(lines, prefixes, tokens_per_batch, first)
         else:
-            found, means = translator.translate(lines, tokens_per_batch, first=first)
+            answers, means = translator.translate(lines, tokens_per_batch, first=first)
             if scores:  # one line, without another tab than the score's
-                pairs = zip(found, means, strict=True)
-                found = [f"{x:.4f}\t" + _SEPARATOR.sub(" ", y) for y, x in pairs]
-        for line in found:
-            print(line, flush=True)
+                answers = [
+                    f"{score:.4f}\t{_SEPARATOR.sub(' ', translation)}"
+                    for translation, score in zip(answers, means, strict=True)
+                ]
+        for answer in answers:
+            print(answer, flush=True)
         first += len(lines)
 
 
@@ -277,7 +281,7 @@ def _chosen(decoding):
 
 
 @app.command(rich_help_panel="Translate")
-@with_settings("data", DataConfig, "columns", "encoding")
+@with_settings("data", DataConfig, ["columns", "encoding"])
 def score(
     run: Model = None,
     input: Input = None,
@@ -336,7 +340,7 @@ def bulk(
     that failed, with their place and the reason. Paths may be on any storage that Beam
     supports, such as gs://.
     """
-    need("beam", "apache_beam")
+    need("beam", ["apache_beam"])
     logging.root.setLevel(logging.ERROR)  # hides Beam's messages on import
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL)  # `bulk` raises them
     from tfxformer.bulk import bulk
@@ -382,7 +386,7 @@ def export(
                 f"{', '.join(given)}: not for --format ctranslate2: give CTranslate2 "
                 "its options when it runs the model"
             )
-        need("ctranslate2", "ctranslate2")
+        need("ctranslate2", ["ctranslate2"])
     start_tensorflow()
     from tfxformer.exporting.saved_model import export
 
@@ -402,7 +406,7 @@ def export(
 
 
 @app.command("import", rich_help_panel="Serve")
-@with_settings("decoding", DecodingOptions, "beam_size", "length_penalty")
+@with_settings("decoding", DecodingOptions, ["beam_size", "length_penalty"])
 def import_(
     folder: Annotated[Path | None, Argument(help="A model as downloaded.")] = None,
     from_hub: Annotated[
@@ -425,7 +429,7 @@ def import_(
     if (folder is None) == (from_hub is None):
         raise UserError("give a model's folder, or its name with --from-hub")
     if from_hub:
-        need("opus", "huggingface_hub")
+        need("opus", ["huggingface_hub"])
     start_tensorflow()
     from tfxformer.exporting.marian import download, import_marian
     from tfxformer.exporting.saved_model import export
@@ -451,7 +455,7 @@ def serve(
     comes with the package), and switches to new versions as they appear. SIGTERM and
     Ctrl-C stop it after the pending requests, with exit codes 0 and 130.
     """
-    need("serve", "starlette", "uvicorn", "grpc_health", "prometheus_client")
+    need("serve", ["starlette", "uvicorn", "grpc_health", "prometheus_client"])
     from tfxformer.server.configs import find_models
 
     if config is not None and repository is not None:
@@ -493,7 +497,7 @@ def demo(
 
     Prints the page's address. SIGTERM stops it with exit code 0, Ctrl-C with 130.
     """
-    need("demo", "gradio", "matplotlib")
+    need("demo", ["gradio", "matplotlib"])
     start_tensorflow()
     from tfxformer.demo import demo
 

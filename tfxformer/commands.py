@@ -119,7 +119,7 @@ def commands(help):
     return app
 
 
-def need(extra, *modules):
+def need(extra, modules):
     """Checks that the modules of an extra are installed."""
     for module in modules:
         if importlib.util.find_spec(module) is None:
@@ -153,7 +153,7 @@ def option(field):
     return _NAMES.get(field, "--" + field.replace("_", "-"))
 
 
-def with_settings(argument, kind, *fields):
+def with_settings(argument, kind, fields=None):
     """A decorator that replaces a command's argument, some settings, by options.
 
     Each field of the settings' class gets an option; by default all its fields.
@@ -189,7 +189,8 @@ def _parameter(kind, name):
         made.help += " Repeatable."
         annotation = list[str]
     elif "list" in str(annotation):
-        annotation, made.metavar = str, "<number,number>"
+        annotation = str
+        made.metavar = "<number,number>"
     annotation = Annotated[annotation | None, made]
     kind = inspect.Parameter.KEYWORD_ONLY
     return inspect.Parameter(name, kind, default=None, annotation=annotation)

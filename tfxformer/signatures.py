@@ -9,108 +9,138 @@ from tfxformer.special_tokens import END_ID
 from tfxformer.tokenizer import encode_source, encode_target
 from tfxformer.training.loss import token_loss
 
+TEXT = tf.TensorSpec([None], tf.string, name="text")
+TRANSLATION = tf.TensorSpec([None], tf.string, name="translation")
+PREFIX = tf.TensorSpec([None], tf.string, name="prefix")
+IDS = tf.TensorSpec([None, None], tf.int32, name="ids")
 
-def signatures(tokenizer, transformer, options):
-    """The signatures of the export's contract: graph functions by name.
 
-    Their inputs and outputs are tensors by name.
+class Signatures:
+    """A method for each signature of the export's contract, and `complete`.
+
+    The methods take tensors and return tensors by name. `functions` makes graph
+    functions of them.
+
+    Args:
+        tokenizer: a `Tokenizer`.
+        transformer: the `Transformer` that was trained with it.
+        options: `DecodingOptions`.
     """
-    longest = transformer.max_length - 1  # besides the start or the end token
-    some = n_best_options(options)
-    forbidden = tokenizer.target.spellings(options.forbid)
-    one = options.updated(n_best=1)
 
-    def translate(text):
-        source = encode_source(tokenizer, text, longest=longest)
-        found = decode(transformer, source, one, forbidden=forbidden)
-        return _best(tokenizer, found)
+    def __init__(self, tokenizer, transformer, options):
+        self.tokenizer = tokenizer
+        self.transformer = transformer
+        self.one_best = options.updated(n_best=1)
+        self.n_best = n_best_options(options)
+        self.forbidden = tokenizer.target.spellings(options.forbid)
+        # The most tokens of a text, besides the start or the end token.
+        self.longest = transformer.max_length - 1
 
-    def translate_nbest(text):
-        source = encode_source(tokenizer, text, longest=longest)
-        found = decode(transformer, source, some, forbidden=forbidden)
-        n = some.n_best
-        flat = tf.reshape(found.ids, tf.stack([tf.shape(text)[0] * n, -1]))
+    def functions(self):
+        """The contract's signatures: `tf.function`s by name."""
+        methods = {
+            self.translate: [TEXT],
+            self.translate_nbest: [TEXT],
+            self.score: [TEXT, TRANSLATION],
+            self.attention: [TEXT],
+            self.tokenize: [TEXT],
+            self.count: [TEXT],
+            self.detokenize: [IDS],
+        }
+        functions = {
+            method.__name__: tf.function(method, specs, autograph=False)
+            for method, specs in methods.items()
+        }
+        # TensorFlow Serving runs this signature if a request names none.
+        return functions | {"serving_default": functions["translate"]}
+
+    def completion(self):
+        """`complete` as a `tf.function`; it is not in the export's contract."""
+        return tf.function(self.complete, [TEXT, PREFIX], autograph=False)
+
+    def translate(self, text):
+        decoded = self._decode(self._encode(text), self.one_best)
+        return self._best_of(decoded)
+
+    def complete(self, text, prefix):
+        """As `translate`, for translations that begin with a prefix each."""
+        prefix_ids = self.tokenizer.target.tokenize(prefix).to_tensor()
+        decoded = self._decode(
+            self._encode(text), self.one_best, prefix=prefix_ids[:, : self.longest]
+        )
+        return self._best_of(decoded)
+
+    def translate_nbest(self, text):
+        source = self._encode(text)  # (batch, source)
+        decoded = self._decode(source, self.n_best)
+        n = self.n_best.n_best
+        ids = tf.reshape(decoded.ids, tf.stack([tf.shape(text)[0] * n, -1]))
+        translations = self.tokenizer.target.detokenize(ids)  # (batch * n,)
         # An empty text has one translation, the empty one.
-        again = (source[:, :1] == END_ID) & (tf.range(n) > 0)
+        is_empty_place = (source[:, :1] == END_ID) & (tf.range(n) > 0)  # (batch, n)
         return {
-            "translations": tf.reshape(tokenizer.target.detokenize(flat), [-1, n]),
-            "scores": tf.where(again, NEVER, found.rank),
+            "translations": tf.reshape(translations, [-1, n]),
+            "scores": tf.where(is_empty_place, NEVER, decoded.rank),
         }
 
-    def score(text, translation):
-        source = encode_source(tokenizer, text, longest=longest)
-        target_in, target_out = encode_target(tokenizer.target, translation, longest)
+    def score(self, text, translation):
         rows = tf.shape(text), tf.shape(translation)
         tf.debugging.assert_equal(*rows, "give as many translations as texts")
-        logits = transformer((source, target_in), training=False)
-        real = tf.cast(padding_mask(target_out), tf.float32)  # (batch, target)
-        total = tf.reduce_sum(token_loss(target_out, logits) * real, axis=1)
-        mean = -total / tf.maximum(tf.reduce_sum(real, axis=1), 1.0)
+        source = self._encode(text)  # (batch, source)
+        target_in, target_out = encode_target(
+            self.tokenizer.target, translation, self.longest
+        )  # (batch, target) each
+        logits = self.transformer((source, target_in), training=False)
+        is_token = tf.cast(padding_mask(target_out), tf.float32)  # (batch, target)
+        total = tf.reduce_sum(token_loss(target_out, logits) * is_token, axis=1)
+        mean = -total / tf.maximum(tf.reduce_sum(is_token, axis=1), 1.0)  # (batch,)
         # An empty translation of an empty text has score 0, as in `translate`.
-        nothing = (source[:, :1] == END_ID) & (target_out[:, :1] == END_ID)
-        return {"score": tf.where(tf.reduce_all(nothing, axis=1), 0.0, mean)}
+        nothing = (source[:, 0] == END_ID) & (target_out[:, 0] == END_ID)
+        return {"score": tf.where(nothing, 0.0, mean)}
 
-    def attention(text):
-        source = encode_source(tokenizer, text, longest=longest)
-        found = decode(transformer, source, one, attention=True, forbidden=forbidden)
-        tokens = [
+    def attention(self, text):
+        source = self._encode(text)  # (batch, source)
+        decoded = self._decode(source, self.one_best, attention=True)
+        source_tokens, target_tokens = (
             ["", *side.tokens(range(1, side.vocab_size))]  # PAD_ID first
-            for side in tokenizer.sides
-        ]
+            for side in self.tokenizer.sides
+        )
         return {
-            "source_tokens": tf.gather(tokens[0], source),
-            "target_tokens": tf.gather(tokens[1], found.ids[:, 0]),
-            "attention": found.attention[:, 0],  # (batch, layers, heads, T, S)
+            "source_tokens": tf.gather(source_tokens, source),
+            "target_tokens": tf.gather(target_tokens, decoded.ids[:, 0]),
+            "attention": decoded.attention[:, 0],  # (batch, layers, heads, T, S)
         }
 
-    def tokenize(text):
-        return {"ids": tokenizer.tokenize(text).to_tensor()}
+    def tokenize(self, text):
+        return {"ids": self.tokenizer.tokenize(text).to_tensor()}
 
-    def count(text):
-        tokens = tf.cast(tokenizer.tokenize(text).row_lengths(), tf.int32)
-        return {"tokens": tokens, "limit": tf.fill(tf.shape(tokens), longest)}
+    def count(self, text):
+        tokens = tf.cast(self.tokenizer.tokenize(text).row_lengths(), tf.int32)
+        return {"tokens": tokens, "limit": tf.fill(tf.shape(tokens), self.longest)}
 
-    def detokenize(ids):
-        return {"text": tokenizer.target.detokenize(ids)}
+    def detokenize(self, ids):
+        return {"text": self.tokenizer.target.detokenize(ids)}
 
-    text = tf.TensorSpec([None], tf.string, name="text")
-    specs = {
-        score: [text, tf.TensorSpec([None], tf.string, name="translation")],
-        detokenize: [tf.TensorSpec([None, None], tf.int32, name="ids")],
-    }
-    asked = translate, translate_nbest, score, attention, tokenize, count, detokenize
-    functions = {
-        x.__name__: tf.function(x, specs.get(x, [text]), autograph=False) for x in asked
-    }
-    # TensorFlow Serving runs this signature if a request names none.
-    return functions | {"serving_default": functions["translate"]}
+    def _encode(self, text):
+        """Source ids ``(batch, source)``."""
+        return encode_source(self.tokenizer, text, longest=self.longest)
 
+    def _decode(self, source, options, prefix=None, attention=False):
+        return decode(
+            self.transformer,
+            source,
+            options,
+            prefix=prefix,
+            attention=attention,
+            forbidden=self.forbidden,
+        )
 
-def completion(tokenizer, transformer, options):
-    """A graph function like the signature ``translate``, with a prefix for each text.
-
-    It is not in the export's contract.
-    """
-    longest = transformer.max_length - 1
-    one = options.updated(n_best=1)
-    forbidden = tokenizer.target.spellings(options.forbid)
-
-    def complete(text, prefix):
-        source = encode_source(tokenizer, text, longest=longest)
-        begun = tokenizer.target.tokenize(prefix).to_tensor()[:, :longest]
-        found = decode(transformer, source, one, prefix=begun, forbidden=forbidden)
-        return _best(tokenizer, found)
-
-    texts = tf.TensorSpec([None], tf.string)
-    return tf.function(complete, [texts, texts], autograph=False)
-
-
-def _best(tokenizer, found):
-    """The best translation of each sentence, and its score."""
-    return {
-        "translation": tokenizer.target.detokenize(found.ids[:, 0]),
-        "score": found.score[:, 0],
-    }
+    def _best_of(self, decoded):
+        """The best translation of each sentence, and its score."""
+        return {
+            "translation": self.tokenizer.target.detokenize(decoded.ids[:, 0]),
+            "score": decoded.score[:, 0],
+        }
 
 
 def n_best_options(options):

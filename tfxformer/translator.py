@@ -13,7 +13,7 @@ from tfxformer.decoding import DecodingOptions, decode_steps
 from tfxformer.decoding.options import NEVER
 from tfxformer.errors import UserError
 from tfxformer.repository import find_model, read_export, read_metadata
-from tfxformer.signatures import completion, signatures
+from tfxformer.signatures import Signatures
 from tfxformer.tokenizer import encode_source
 from tfxformer.training.run import Run
 
@@ -72,8 +72,9 @@ class Translator:
         self.max_length = transformer.max_length
         self.options = options or DecodingOptions()
         self.origin = None
-        self.signatures = signatures(tokenizer, transformer, self.options)
-        self._complete = completion(tokenizer, transformer, self.options)
+        signatures = Signatures(tokenizer, transformer, self.options)
+        self.signatures = signatures.functions()
+        self._complete = signatures.completion()
 
     @classmethod
     def load(cls, path=None, checkpoint="best", options=None):
@@ -367,7 +368,7 @@ class Translator:
         most = self.max_length - 1
         for i in np.flatnonzero(lengths > most):
             what = f"has {lengths[i]} tokens, the model reads {most}"
-            log.warning("text %d %s%s: %s", first + i, which, what, so)
+            log.warning(f"text {first + i} {which}{what}: {so}")
 
     def _mean_score(self, answers):
         """The mean score over the tokens of several translations."""

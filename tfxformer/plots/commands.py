@@ -24,7 +24,7 @@ def _check_out(context: Context, out: Path):
         raise UserError(f"--out {out}: its name must end in {' or '.join(forms)}")
     check_output("--out", out)
     if out.suffix.lower() != ".html":
-        need("plots", "matplotlib")
+        need("plots", ["matplotlib"])
     return out
 
 
@@ -141,7 +141,7 @@ def schedule(
 
 
 @app.command()
-@with_settings("data", DataConfig, "sources", "data_dir", "columns", "encoding")
+@with_settings("data", DataConfig, ["sources", "data_dir", "columns", "encoding"])
 def lengths(
     data: DataConfig,
     out: Out,
