@@ -44,8 +44,8 @@ def shipped_model():
 
 def newest_version(folder):
     """The path of the newest version in a model's folder, or None."""
-    found = [file.parent for file in Path(folder).glob("*/saved_model.pb")]
-    versions = [path for path in found if path.name.isdecimal()]  # 007 is version 7
+    folders = [file.parent for file in Path(folder).glob("*/saved_model.pb")]
+    versions = [path for path in folders if path.name.isdecimal()]  # 007 is version 7
     return max(versions, key=lambda path: int(path.name), default=None)
 
 
@@ -233,17 +233,17 @@ def read_records(file):
     import tensorflow as tf
     from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
 
-    found = []
+    triples = []
     try:
         records = tf.data.TFRecordDataset(str(file)) if Path(file).exists() else []
         for record in records:
             log = PredictionLog.FromString(record.numpy()).predict_log
             sides = dict(log.request.inputs), dict(log.response.outputs)
             arrays = tf.nest.map_structure(tf.make_ndarray, sides)
-            found.append((log.request.model_spec.signature_name, *arrays))
+            triples.append((log.request.model_spec.signature_name, *arrays))
     except Exception as error:  # TensorFlow and protobuf raise many types
         raise _damaged(file, error) from None
-    return [record for record in found if record[1]]
+    return [triple for triple in triples if triple[1]]
 
 
 def _damaged(path, error):

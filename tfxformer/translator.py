@@ -170,15 +170,15 @@ class Translator:
             for number, text in enumerate(_as_texts(texts, first), first)
         ]
         unique = [*dict.fromkeys(x for pieces in documents for x in pieces[1::2])]
-        found = {}
+        answer_of = {}
         for rows, answer in self._by_batches(
             "translate", tokens_per_batch, self._lengths(unique), text=unique
         ):
             answers = zip(rows, answer["translation"], answer["score"], strict=True)
-            found |= {unique[i]: (line.decode(), mean) for i, line, mean in answers}
+            answer_of |= {unique[i]: (line.decode(), mean) for i, line, mean in answers}
         scores = np.zeros(len(documents), "float32")
         for i, pieces in enumerate(documents):
-            answers = [found[text] for text in pieces[1::2]]
+            answers = [answer_of[text] for text in pieces[1::2]]
             pieces[1::2] = [line for line, _ in answers]
             scores[i] = self._mean_score(answers)
         return ["".join(pieces) for pieces in documents], scores
@@ -272,7 +272,7 @@ class Translator:
                     f"{name} {first + i}: has {lengths[i]} tokens, the model reads "
                     f"{self.max_length - 1}: with a prefix, give single sentences"
                 )
-        found = [""] * len(texts)
+        translations = [""] * len(texts)
         for rows, answer in self._by_batches(
             "complete",
             tokens_per_batch,
@@ -281,8 +281,8 @@ class Translator:
             prefix=prefixes,
         ):
             for i, line in zip(rows, answer["translation"], strict=True):
-                found[i] = line.decode()
-        return found
+                translations[i] = line.decode()
+        return translations
 
     def stream(self, text):
         """Translates a text and yields the translation so far after each token.
@@ -456,12 +456,12 @@ def _as_texts(texts, first=1, name="text"):
     if isinstance(texts, (str, bytes)):
         given = f"{type(texts).__name__}: {reprlib.repr(texts)}"
         raise TypeError(f"give a list of strings, not {given}")
-    found = []
+    valid = []
     for number, text in enumerate(texts, first):
         if isinstance(text, bytes):
             text = text.decode("utf-8", errors="surrogateescape")
         if not isinstance(text, str):
             given = f"{type(text).__name__}: {reprlib.repr(text)}"
             raise TypeError(f"{name} {number}: must be a string, not {given}")
-        found.append(re.sub("[\ud800-\udfff]", " ", text))
-    return found
+        valid.append(re.sub("[\ud800-\udfff]", " ", text))
+    return valid

@@ -57,8 +57,8 @@ def read_pairs(paths, counts, columns=None, encoding="utf-8"):
         else:
             counts["wrong number of columns"] += 1
             wanted = f"at least {max(columns)} columns" if columns else "two columns"
-            found = lines[0].count(b"\t") + 1
-            problem = f"{paths[0]}:{number}: expected {wanted}, found {found}"
+            count = lines[0].count(b"\t") + 1
+            problem = f"{paths[0]}:{number}: expected {wanted}, found {count}"
         skipped += 1
         if skipped <= 10:
             _log.warning("%s; skipping the line", problem)
@@ -87,10 +87,10 @@ def read_texts(stream, name, encoding="utf-8", size=1024):
 def read_argument(text, name, encoding="utf-8"):
     """Read a text from the command line: UTF-8, or else the encoding."""
     given = text.encode("utf-8", "surrogateescape")
-    found = _decode(given, "utf-8") or _decode(given, encoding)
-    if found is None:
+    decoded = _decode(given, "utf-8") or _decode(given, encoding)
+    if decoded is None:
         raise _broken(name, encoding)
-    return found
+    return decoded
 
 
 def _decode(line, encoding):

@@ -144,12 +144,12 @@ def clean(pairs, counts, max_characters=1000, max_length_ratio=3.0):
                 hashes.extend(hashlib.blake2b(line, digest_size=8).digest())
                 yield Pair(source, target)
 
-    found = Pairs(fit())
-    keys, kept = np.frombuffer(hashes, np.int64), np.zeros(len(found), bool)
+    cleaned = Pairs(fit())
+    keys, kept = np.frombuffer(hashes, np.int64), np.zeros(len(cleaned), bool)
     for part in range(16):  # a sixteenth at a time needs little memory
         rows = np.flatnonzero(keys.view(np.uint8)[::8] % 16 == part)
         kept[rows[np.unique(keys[rows], return_index=True)[1]]] = True
     if duplicates := int(np.count_nonzero(~kept)):
         counts["duplicate"] += duplicates
-        found = found.select(np.flatnonzero(kept))
-    return found
+        cleaned = cleaned.select(np.flatnonzero(kept))
+    return cleaned

@@ -61,8 +61,8 @@ def hold_out(pairs, sizes, seed, least_frequency=1):
     split = split[group]  # the split of each pair
     if any(missing.values()) or (any(sizes.values()) and split.all()):
         asked = ", ".join(f"{size} for {name}" for name, size in sizes.items())
-        found = f"{len(pairs)} pairs in {len(firsts)} groups that share no sentence"
-        raise UserError(f"cannot hold out {asked} from {found}: use more pairs")
+        available = f"{len(pairs)} pairs in {len(firsts)} groups that share no sentence"
+        raise UserError(f"cannot hold out {asked} from {available}: use more pairs")
     names = enumerate(["train", *sizes])
     return {name: pairs.select(np.flatnonzero(split == i)) for i, name in names}
 
@@ -71,11 +71,11 @@ def _rare(pairs, frequency):
     """The indices of pairs with two words in a row that too few pairs have."""
     rare = set()
     for side in (0, 1):
-        found = [_in_a_row(pair[side]) for pair in pairs]
-        counts = Counter(itertools.chain.from_iterable(found))
+        sequences = [_in_a_row(pair[side]) for pair in pairs]
+        counts = Counter(itertools.chain.from_iterable(sequences))
         rare.update(
             index
-            for index, runs in enumerate(found)
+            for index, runs in enumerate(sequences)
             if any(counts[run] < frequency for run in runs)
         )
     return sorted(rare)

@@ -11,7 +11,7 @@ from tfxformer.layers.masking import padding_mask
 from tfxformer.special_tokens import END_ID, START_ID
 
 
-class Found(NamedTuple):
+class Finished(NamedTuple):
     """The finished hypotheses of each sentence, best first.
 
     There are ``beam_size`` places. The rank of an empty one is `NEVER`.
@@ -32,7 +32,7 @@ class BeamState(NamedTuple):
     # float32 (sentences, beams, source), attention to each source token so far; or ()
     coverage: object
     cache: object  # a `KeyValue` (sentences, beams * heads, positions, key_dim) a layer
-    found: Found
+    finished: Finished
     going: object  # boolean (sentences,), False once a sentence's search has ended
 
 
@@ -81,7 +81,7 @@ class BeamSearch:
         pair = (sentences, self.beams)
         # All hypotheses are equal at first: only one of them may continue.
         others = ops.cast(ops.arange(self.beams) > 0, "float32")[None] * NEVER
-        # An empty source has one translation, the empty one, found already.
+        # An empty source has one translation, the empty one, finished already.
         rank = ops.where(sources.limit[:, None] > 0, NEVER, 0.0)  # (sentences, 1)
         coverage = ()
         if self.covers:
@@ -93,7 +93,7 @@ class BeamSearch:
             total=ops.broadcast_to(others, pair),
             coverage=coverage,
             cache=self.decoder_step.empty_cache(sentences),
-            found=Found(
+            finished=Finished(
                 ids=self.decoder_step.no_ids(sentences),
                 score=ops.zeros(pair),
                 rank=ops.broadcast_to(rank, pair),
@@ -109,7 +109,7 @@ class BeamSearch:
         if self.covers:  # the mean over layers and heads
             coverage = coverage + ops.mean(attention, axis=2)
         candidates = self.expand(state, logits, log_total)
-        found = self.finish(
+        finished = self.finish(
             position, sources, state, candidates=candidates, coverage=coverage
         )
         ends = ops.equal(candidates.token, END_ID)
@@ -123,7 +123,7 @@ class BeamSearch:
             total=chosen.total,
             coverage=take_hypotheses(coverage, chosen.parent),
             cache=reorder(cache, chosen.parent),
-            found=found,
+            finished=finished,
             going=state.going,
         )
         return state._replace(going=self.goes_on(position, sources, state))
@@ -156,7 +156,7 @@ class BeamSearch:
         )
 
     def finish(self, position, sources, state, *, candidates, coverage):
-        """The `Found` hypotheses, with those of this step that end here."""
+        """The `Finished` hypotheses, with those of this step that end here."""
         new = candidates.best(self.beams)  # (sentences, beams)
         length = ops.cast(position + 1, "float32")
         rank = ranking(new.total, length, self.options)
@@ -171,7 +171,7 @@ class BeamSearch:
         rank = ops.where(complete, rank, NEVER)
         # (sentences, beams): the best of both
         best_rank, order = ops.top_k(
-            ops.concatenate([state.found.rank, rank], axis=1), self.beams
+            ops.concatenate([state.finished.rank, rank], axis=1), self.beams
         )
 
         def best_of(old, new):
@@ -179,9 +179,9 @@ class BeamSearch:
 
         padding = ops.zeros_like(new.token)
         new_ids = append_ids(take_hypotheses(state.ids, new.parent), new.token)
-        return Found(
-            ids=best_of(append_ids(state.found.ids, padding), new_ids),
-            score=best_of(state.found.score, new.total / length),
+        return Finished(
+            ids=best_of(append_ids(state.finished.ids, padding), new_ids),
+            score=best_of(state.finished.score, new.total / length),
             rank=best_rank,
         )
 
@@ -207,7 +207,7 @@ class BeamSearch:
         # at most 0, and the longest length ranks highest.
         longest = ops.cast(sources.limit, "float32")
         bound = ranking(ops.max(state.total, axis=1), longest, self.options)
-        hopeless = bound <= state.found.rank[:, self.options.n_best - 1]
+        hopeless = bound <= state.finished.rank[:, self.options.n_best - 1]
         done = ops.logical_or(position + 1 >= sources.limit, hopeless)
         return ops.logical_and(state.going, ops.logical_not(done))
 
@@ -216,8 +216,8 @@ class BeamSearch:
 
     def results(self, state):
         n_best = self.options.n_best
-        found = state.found
-        return found.ids[:, :n_best], found.score[:, :n_best], found.rank[:, :n_best]
+        ids, score, rank = state.finished  # best first
+        return ids[:, :n_best], score[:, :n_best], rank[:, :n_best]
 
 
 def reorder(cache, parent):

@@ -60,8 +60,8 @@ def decode(
         >>> from tfxformer import Transformer
         >>> sizes = {"num_layers": 1, "d_model": 16, "num_heads": 2, "dff": 32}
         >>> model = Transformer(input_vocab_size=50, target_vocab_size=50, **sizes)
-        >>> found = decode(model, np.array([[7, 8, 3]]), DecodingOptions(beam_size=2))
-        >>> tuple(found.score.shape)
+        >>> decoded = decode(model, np.array([[7, 8, 3]]), DecodingOptions(beam_size=2))
+        >>> tuple(decoded.score.shape)
         (1, 1)
     """
     sources, search = _prepare(

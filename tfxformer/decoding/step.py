@@ -153,15 +153,15 @@ def _completed(ids, position, forbidden, vocab):
     """How many forbidden sequences each token would complete, ``(rows, vocab)``."""
     context = max(map(len, forbidden)) - 1
     padded = ops.pad(ids, [[0, 0], [context, 0]])
-    found = ops.zeros((ops.shape(ids)[0], vocab))
+    counts = ops.zeros((ops.shape(ids)[0], vocab))
     for *begun, last in forbidden:
         written = ops.ones((ops.shape(ids)[0],), "bool")  # (rows,)
         for back, token in enumerate(reversed(begun), 1):
             newest = ops.take(padded, position + context - back, axis=1)
             written = ops.logical_and(written, ops.equal(newest, token))
         completes = ops.one_hot(last, vocab)  # (vocab,)
-        found = found + ops.cast(written, "float32")[:, None] * completes
-    return found
+        counts = counts + ops.cast(written, "float32")[:, None] * completes
+    return counts
 
 
 def _repeated(ids, position, n, vocab):

@@ -121,14 +121,14 @@ def average_checkpoints(transformer, run, last):
     Raises:
         UserError: there are fewer, or one is damaged.
     """
-    found = Run.open(run).checkpoints()
-    if len(found) < last:
+    checkpoints = Run.open(run).checkpoints()
+    if len(checkpoints) < last:
         raise UserError(
-            f"{run}: has {len(found)} checkpoints, not {last}: average fewer, or "
+            f"{run}: has {len(checkpoints)} checkpoints, not {last}: average fewer, or "
             "train with a larger training.keep_last"
         )
     sets = []
-    for checkpoint in found[:last]:
+    for checkpoint in checkpoints[:last]:
         checkpoint.verify()
         load_weights(transformer, checkpoint.weights_file)
         sets.append(transformer.get_weights())
@@ -138,7 +138,8 @@ def average_checkpoints(transformer, run, last):
 def write(translator, path, name="pt_en", precision="float32"):
     """Writes a translator as a SavedModel, with examples of its answers beside it."""
     weights = [weight.value for weight in translator.transformer.weights]
-    archive, half = keras.export.ExportArchive(), None
+    archive = keras.export.ExportArchive()
+    half = None
     for side in dict.fromkeys(translator.tokenizer.sides):
         archive.track(side.resource)
     if precision == "float16":
@@ -164,8 +165,8 @@ def write(translator, path, name="pt_en", precision="float32"):
     # Like the TensorFlow tutorial's export, the loaded object takes any shape.
     @tf.function(autograph=False, input_signature=[tf.TensorSpec(None, tf.string)])
     def call(text):
-        found = endpoints["translate"](tf.reshape(text, [-1]))["translation"]
-        return tf.reshape(found, tf.shape(text))
+        answer = endpoints["translate"](tf.reshape(text, [-1]))
+        return tf.reshape(answer["translation"], tf.shape(text))
 
     archive._tf_trackable.__call__ = call
     with quiet_stderr():

@@ -131,8 +131,8 @@ def inspect(folder):
 
         recorded = [sides for signature, *sides in examples if signature == name]
         try:
-            found = _run_examples(run, recorded) if recorded else _run_any(run, inputs)
-            yield f"ok    run {name}: {found}"
+            done = _run_examples(run, recorded) if recorded else _run_any(run, inputs)
+            yield f"ok    run {name}: {done}"
         except Exception as error:  # any error means that the signature does not run
             yield f"FAIL  run {name}: {_explain(error)}"
 
@@ -146,12 +146,12 @@ def _check_xla(graph_def):
     """Looks for functions and ops that need XLA."""
     functions = graph_def.library.function
     nodes = [*graph_def.node, *(node for f in functions for node in f.node_def)]
-    found = {x.op for x in nodes if x.attr["_XlaMustCompile"].b or x.op in XLA_OPS}
-    found |= {f.signature.name for f in functions if f.attr["_XlaMustCompile"].b}
-    if not found:
+    compiled = {x.op for x in nodes if x.attr["_XlaMustCompile"].b or x.op in XLA_OPS}
+    compiled |= {f.signature.name for f in functions if f.attr["_XlaMustCompile"].b}
+    if not compiled:
         return "ok    xla: nothing needs XLA"
     return (
-        f"FAIL  xla: XLA must compile {', '.join(sorted(found))}: start the server "
+        f"FAIL  xla: XLA must compile {', '.join(sorted(compiled))}: start the server "
         "with --xla_cpu_compilation_enabled=true (on a GPU "
         "--xla_gpu_compilation_enabled=true; both experimental), or it refuses"
     )

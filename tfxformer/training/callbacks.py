@@ -149,10 +149,9 @@ class RunCallback(keras.callbacks.Callback):
         with self.model.averaged():
             values = _means(*self.model.sums_of(self.valid).tolist())
             for (source, _), target in self.sources:
-                found = self.decode(tf.constant(source)).numpy().tolist()
-                for number, text in zip(
-                    target[:, 0], self.data.tokenizer.target.decode(found), strict=True
-                ):
+                ids = self.decode(tf.constant(source)).numpy().tolist()
+                translations = self.data.tokenizer.target.decode(ids)
+                for number, text in zip(target[:, 0], translations, strict=True):
                     texts[number] = text
         if self.settings.bleu_pairs:
             references = [pair.target for pair in self.samples]

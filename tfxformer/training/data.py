@@ -32,8 +32,10 @@ class Data(NamedTuple):
         """Digests by name, to tell these data from others."""
         digests = [source["digest"] for source in self.tokens.sources]
         validation = hashlib.sha256(json.dumps(self.valid).encode()).hexdigest()
-        found = dict(zip(sources, digests, strict=True)) | {"validation": validation}
-        return found | {"tokenizer.model": self.tokenizer.digest}
+        return dict(zip(sources, digests, strict=True)) | {
+            "validation": validation,
+            "tokenizer.model": self.tokenizer.digest,
+        }
 
 
 def load_data(config, run):
@@ -134,7 +136,7 @@ def _made_of(config):
         config.tokenizer.model_dump(),
         config.model.max_length,
         config.training.model_dump(include={"init_from", "seed"}),
-        [[name, found.st_size, found.st_mtime_ns] for name, found in files],
+        [[name, stat.st_size, stat.st_mtime_ns] for name, stat in files],
     ]
 
 

@@ -90,14 +90,14 @@ class Run:
 
     def newest_checkpoint(self):
         """The newest intact `Checkpoint`, or None if the run has no checkpoints."""
-        found = self.checkpoints()
-        for checkpoint in found:
+        checkpoints = self.checkpoints()
+        for checkpoint in checkpoints:
             try:
                 checkpoint.verify()
                 return checkpoint
             except (UserError, OSError) as error:
                 log.warning("%s; trying the checkpoint before it", error)
-        if found:
+        if checkpoints:
             raise UserError(
                 f"{self.checkpoints_folder}: all checkpoints are damaged; restore one, "
                 f"or delete {self.path} to start again"
@@ -147,9 +147,9 @@ class Run:
         finally:
             shutil.rmtree(part, ignore_errors=True)
         # Later ones are damaged: the run would have resumed from them otherwise.
-        found = self.checkpoints()
-        kept = [checkpoint for checkpoint in found if checkpoint.step <= step]
-        for old in {*found} - {*kept[:keep_last]}:
+        checkpoints = self.checkpoints()
+        kept = [checkpoint for checkpoint in checkpoints if checkpoint.step <= step]
+        for old in {*checkpoints} - {*kept[:keep_last]}:
             shutil.rmtree(old.path, ignore_errors=True)
 
     def publish(self, checkpoint):
@@ -268,14 +268,14 @@ def measurements(path):
         OSError: the folder has no metrics.
         UserError: a line is damaged.
     """
-    file, found = Run(Path(path)).metrics_file, []
+    file, rows = Run(Path(path)).metrics_file, []
     *lines, _ = file.read_bytes().split(b"\n")  # a kill may cut off the last line
     for number, line in enumerate(lines, 1):
         try:
             row = json.loads(line)
-            found.append(row | {"step": int(row["step"]), "split": row["split"]})
+            rows.append(row | {"step": int(row["step"]), "split": row["split"]})
         except (ValueError, TypeError, LookupError):
             raise UserError(
                 f"{file}:{number}: damaged: expected metrics as JSON; delete the line"
             ) from None
-    return found
+    return rows
