@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from keras import ops
 
-from tfxformer.plots import by_layers, drawing, png
+from tfxformer.plots import drawing, expand_weights, png
 from tfxformer.special_tokens import START_ID
 
 TEMPLATE = Path(__file__).with_name("attention_page.html")
@@ -191,7 +191,7 @@ def attention_page(queries, keys, weights, title="Attention", dark=None):
         >>> page.startswith("<!doctype html>"), "http" in page
         (True, False)
     """
-    shares = by_layers(queries, keys, weights).astype("float64").round(4).tolist()
+    shares = expand_weights(queries, keys, weights).astype("float64").round(4).tolist()
     data = {"title": title, "dark": dark, "queries": queries, "keys": keys}
     # In ASCII, and without the "<" that could end the script around it.
     text = json.dumps(data | {"weights": shares}).replace("<", "\\u003c")
