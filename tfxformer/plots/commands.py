@@ -117,7 +117,7 @@ def decoding(
 ):
     """Animate how the decoder writes a translation, one token at a time."""
     translator = load_translator(run)
-    from tfxformer.plots.attention_maps import decoding_gif
+    from tfxformer.plots.decoding_animation import decoding_gif
 
     print(write_file(out, decoding_gif(translator, text)))
 
