@@ -15,7 +15,7 @@ import re
 import sys
 from pathlib import Path
 
-from tfxformer.plots.attention_maps import decoding_gif
+from tfxformer.plots.decoding_animation import decoding_gif
 from tfxformer.translator import Translator
 
 RECIPE = Path(__file__).parent

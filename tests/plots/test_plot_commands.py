@@ -9,7 +9,7 @@ from PIL import Image
 
 from tfxformer import commands, plots, positional_encoding
 from tfxformer.layers.masking import look_ahead_mask
-from tfxformer.plots import attention_maps as maps_module
+from tfxformer.plots import decoding_animation
 from tfxformer.plots.attention_maps import attention_maps, best_head, readable
 from tfxformer.translator import Translator
 
@@ -88,7 +88,7 @@ def test_decoding(command, model, translator, tmp_path, monkeypatch):
         frames.append(([text.get_text() for text in texts], lines))
         return draw(figure)
 
-    monkeypatch.setattr(maps_module, "png", watched)
+    monkeypatch.setattr(decoding_animation, "png", watched)
     decoding = ["plot", "decoding", TEXT, *model, "--out", path]
     assert command(*decoding)[::2] == (f"{path}\n", 0)
     maps = attention_maps(translator, TEXT)
