@@ -126,13 +126,6 @@ def test_lengths(drawn, tmp_path):
     assert drawn("draw_lengths", *options) == (counts, "words")
 
 
-def test_neighbours(drawn, model, translator):
-    tokens = translator.tokenizer.tokens(range(translator.tokenizer.vocab_size))
-    word = next(t for t in tokens if t.startswith("▁") and t[1:] not in ["", *tokens])
-    vectors, *others = drawn("draw_neighbours", "neighbours", word[1:], *model)
-    assert len(vectors.numpy()) == len(tokens) and others == [tokens, [word]]
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -146,7 +139,6 @@ def test_neighbours(drawn, model, translator):
         ("curves .", "the runs have no measurements to draw"),
         ("schedule --preset bas", "bas: no such preset"),
         ("attention a RUN --layer 2", "--layer 2: the model has 1"),
-        ("neighbours xyzzyq RUN", "'xyzzyq': the vocabulary does not have it whole"),
     ],
 )
 def test_wrong_input_is_one_line(

@@ -12,7 +12,6 @@ TRAIN = [{"step": n, "split": "train", "loss": 9 / n} for n in range(1, 30)]
 VALID = [{"step": 9, "split": "validation", "loss": 2.0, "masked_accuracy": 0.5}]
 ODD = ["▁مرحبا", "שלום", "▁汉字", "😀", "$5", "$x^2$", r"\frac", ""]
 POSITIONS = np.asarray(positional_encoding(30, 16))
-VECTORS = np.array([[1, 0], [9, 1], [1, 1], [0, 2], [-1, 0]])
 
 
 def weights(*shape):
@@ -54,10 +53,6 @@ HEADS = weights(2, 2, 2, 3)
         (lambda: plots.draw_positions(POSITIONS), POSITIONS[:, ::2]),
         (lambda: plots.draw_positions(POSITIONS, "curves", (1, 5)), POSITIONS[:, 1]),
         (lambda: plots.draw_positions(POSITIONS, "similarity"), UNIT @ UNIT.T),
-        (
-            lambda: plots.draw_neighbours(VECTORS, [*"abcde"], ["a", "d"], 2),
-            [9 / 82**0.5, 0.5**0.5],
-        ),
         (
             lambda: plots.draw_schedules({"a": lambda step: step / 9}, 10),
             np.arange(10) / 9,

@@ -245,44 +245,6 @@ def _draw_position_similarity(encoding):
     return figure
 
 
-def draw_neighbours(embeddings, tokens, chosen, neighbours=6):
-    """Draws which tokens' embeddings have the directions nearest to those of others.
-
-    Args:
-        embeddings: an array ``(tokens, depth)``.
-        tokens: as many strings.
-        chosen: some of the tokens, a panel each.
-        neighbours: how many to show of each.
-
-    Returns:
-        A Matplotlib figure.
-
-    Raises:
-        ValueError: when a chosen token is not among the tokens.
-
-    Example:
-        >>> vectors, tokens = [[1, 0.1], [1, 0], [0, 1]], ["▁cat", "▁dog", "▁the"]
-        >>> figure = draw_neighbours(vectors, tokens, ["▁cat"])
-        >>> [label.get_text() for label in figure.axes[0].get_yticklabels()]
-        ['▁dog', '▁the']
-    """
-    tokens = list(tokens)
-    vectors = _normalize(np.asarray(embeddings, "float64"))  # (tokens, depth)
-    with drawing(3.2 * len(chosen) + 0.5, 0.25 * neighbours + 1.7) as figure:
-        for number, token in enumerate(chosen, 1):
-            own_id = tokens.index(token)
-            cosines = vectors @ vectors[own_id]  # (tokens,)
-            nearest_first = np.argsort(-cosines)
-            near_ids = nearest_first[nearest_first != own_id][:neighbours]
-            axes = figure.add_subplot(1, len(chosen), number, title=token)
-            axes.barh(range(len(near_ids)), cosines[near_ids], color=f"C{number}")
-            axes.set_yticks(range(len(near_ids)), [tokens[near] for near in near_ids])
-            axes.set_xlim(min(0, cosines[near_ids].min(initial=0)), 1)
-            axes.invert_yaxis()  # the nearest on top
-        figure.supxlabel("cosine similarity (no unit)")
-    return figure
-
-
 def _normalize(vectors):
     """Gives each row the length 1; rows of zeros stay."""
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)  # (rows, 1)

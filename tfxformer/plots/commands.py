@@ -44,7 +44,6 @@ Gif = Annotated[Path, Option(callback=_check_out, help="A .gif file.")]
 Dark = Annotated[bool, Option("--dark", help="Light letters on a dark background.")]
 Presets = Annotated[list[str] | None, Option(help="Repeat for several.")]
 Folders = Annotated[list[Path], Argument(help="Run folders.")]
-Words = Annotated[list[str], Argument(help="Words that the vocabulary has whole.")]
 
 
 @app.command()
@@ -174,22 +173,6 @@ def curves(folders: Folders, out: Out, dark: Dark = False):
     runs = {str(folder): measurements(folder) for folder in folders}
     with _background(dark):
         _save(plots.draw_curves(runs), out)
-
-
-@app.command()
-def neighbours(words: Words, out: Out, run: Model = None, dark: Dark = False):
-    """Draw which tokens' embeddings are nearest to those of some words."""
-    translator = load_translator(run)
-    tokens = translator.tokenizer.tokens(range(translator.tokenizer.vocab_size))
-    # The vocabulary marks the beginning of a word.
-    chosen = [f"\u2581{word}" if f"\u2581{word}" in tokens else word for word in words]
-    for token in chosen:
-        if token not in tokens:
-            raise UserError(f"{token!r}: the vocabulary does not have it whole")
-    # (tokens, d_model)
-    embeddings = translator.transformer.encoder.pos_embedding.embedding.embeddings
-    with _background(dark):
-        _save(plots.draw_neighbours(embeddings, tokens, chosen), out)
 
 
 def _background(dark):
