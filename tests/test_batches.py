@@ -8,54 +8,15 @@ import keras
 import numpy as np
 import oracle
 import pytest
+from id_pairs import Numbers, make_rows, write
 
 from tfxformer import batches, masked_loss
-from tfxformer.batches import (
-    TokenFile,
-    TrainingBatches,
-    evaluation_batches,
-    make_batches,
-    write_tokens,
-)
+from tfxformer.batches import TrainingBatches, evaluation_batches, make_batches
 from tfxformer.errors import UserError
+from tfxformer.token_file import TokenFile
 from tfxformer.tokenizer import Tokenizer
 
 SMALL = {"tokens_per_batch": 1024, "max_length": 64}
-
-
-class Numbers:
-    """A tokenizer for texts of ids; sampling repeats the ids ``times`` times."""
-
-    vocab_size, times = 5000, 2
-    sides = property(lambda self: (self, self))
-
-    def encode(self, texts, alpha=0.0):
-        times = self.times if alpha else 1
-        return [[int(word) for word in text.split() * times] for text in texts]
-
-    def decode(self, ids):
-        return [" ".join(map(str, row)) for row in ids]
-
-
-def make_rows(count, seed=0, longest=63):
-    """Distinct pairs of ids, with realistic lengths that are similar on both sides."""
-    rng = np.random.default_rng(seed)
-    lengths = np.clip(rng.lognormal(2.7, 0.6, count), 3, longest)
-    both = np.clip(lengths[:, None] * rng.normal(1, 0.15, (count, 2)), 3, longest)
-    return [
-        tuple(
-            (*rng.integers(10, 1000, n - 2).tolist(), 1000 + i // 1000, i % 1000 + 4)
-            for n in pair
-        )
-        for i, pair in enumerate(both.astype(int))
-    ]
-
-
-def write(folder, *sources, max_length=64):
-    """Writes a token file with rows of ids."""
-    decode = Numbers().decode
-    texts = [[tuple(decode(row)) for row in rows] for rows in sources]
-    return write_tokens(folder, texts, Numbers(), max_length)
 
 
 def block(some, number):
@@ -138,22 +99,6 @@ def test_the_form_of_a_batch(tmp_path):
     assert source[order].tolist() == [[10, 11, 3], [12, 3, 0], [3, 0, 0]]
     assert target_in[order].tolist() == [[2, 20, 0, 0], [2, 21, 22, 23], [2, 0, 0, 0]]
     assert target_out[order].tolist() == [[20, 3, 0, 0], [21, 22, 23, 3], [3, 0, 0, 0]]
-
-
-# --- The file of tokens ---
-
-
-def test_what_is_too_long_is_counted_and_sources_stay_apart(rows, tmp_path):
-    short = [row for row in rows if max(map(len, row)) < 20]
-    tokens = write(tmp_path, rows, rows[:7], max_length=20)
-    assert tokens.sources[0]["pairs"] == len(short)
-    assert tokens.sources[0]["too_long"] == 3000 - len(short)
-    same, other = (write(tmp_path / x, rows[: 7 + i]) for i, x in enumerate("ab"))
-    digests = [each.sources[-1]["digest"] for each in (tokens, same, other)]
-    assert digests[0] == digests[1] != digests[2]
-    sides = TokenFile(tmp_path).rows(np.arange(len(tokens))).sides(slice(None))
-    found = [*zip(map(tuple, sides[::2]), map(tuple, sides[1::2]), strict=True)]
-    assert found[: len(short)] == short
 
 
 # --- The plan ---

@@ -28,8 +28,8 @@ def corpus(tmp_path):
 
 def texts(data):
     """All training pairs, as text."""
-    rows = data.tokens.rows(np.arange(len(data.tokens)))
-    sides = data.tokenizer.decode(rows.sides(slice(None)))
+    pairs = data.tokens.pairs(np.arange(len(data.tokens)))
+    sides = data.tokenizer.decode(pairs.to_lists(slice(None)))
     return {*zip(sides[::2], sides[1::2], strict=True)}
 
 
@@ -52,7 +52,7 @@ def test_each_language_may_have_its_own_vocabulary(corpus, run):
     data = load_data(config, run)
     source, target = data.tokenizer.sides
     assert source.model != target.model and run.tokenizer().digest == source.digest
-    rows = data.tokens.rows(np.arange(len(data.tokens))).sides(slice(None))
+    rows = data.tokens.pairs(np.arange(len(data.tokens))).to_lists(slice(None))
     pairs = zip(source.decode(rows[::2]), target.decode(rows[1::2]), strict=True)
     assert {*PAIRS} == {*pairs, *data.valid}
     model = build_model(config, data.tokenizer)

@@ -28,8 +28,9 @@ from training_runs import (
     write_pairs,
 )
 
-from tfxformer.batches import TokenFile, TrainingBatches
+from tfxformer.batches import TrainingBatches
 from tfxformer.errors import Stopped, UserError
+from tfxformer.token_file import TokenFile
 from tfxformer.tokenizer import Tokenizer
 from tfxformer.training import callbacks
 from tfxformer.training import run as run_module

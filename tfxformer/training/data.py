@@ -10,10 +10,10 @@ from typing import NamedTuple
 import numpy as np
 
 from tfxformer import corpora
-from tfxformer.batches import TokenFile, encode_pairs, write_tokens
 from tfxformer.corpora import Pair
 from tfxformer.corpora.splitting import hold_out
 from tfxformer.errors import UserError
+from tfxformer.token_file import TokenFile, encode_pairs, write_tokens
 from tfxformer.tokenizer import Tokenizer
 from tfxformer.training import fine_tuning
 
