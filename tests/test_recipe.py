@@ -21,6 +21,7 @@ import names
 import numpy as np
 import overlap
 import pytest
+import show
 import textbooks
 import yaml
 from overlap import Overlap, words
@@ -36,7 +37,18 @@ def run(monkeypatch, script, *arguments):
     script.main()
 
 
-SCRIPTS = [augment, average, check_pairs, grow, kept, mix, names, overlap, textbooks]
+SCRIPTS = [
+    augment,
+    average,
+    check_pairs,
+    grow,
+    kept,
+    mix,
+    names,
+    overlap,
+    show,
+    textbooks,
+]
 
 
 @pytest.mark.parametrize("script", SCRIPTS)

@@ -54,20 +54,14 @@ def test_a_clone_and_the_installed_package_hold_its_files():
 
 @pytest.mark.slow
 def test_the_two_hundred_sentences_score_as_the_card_says(translations, pairs):
-    row = re.search(
-        r"^\| its own 200 sentences \| \*\*([\d.]+)\*\* .*?\| \*\*([\d.]+)\*\*",
-        CARD,
-        re.MULTILINE,
-    )
-    found, said = scored(translations, pairs), map(float, row.groups())
-    assert (found.bleu, found.chrf) == pytest.approx([*said], abs=0.5)
+    row = re.search(r"^\| its own 200 sentences, BLEU \| ([\d.]+)", CARD, re.MULTILINE)
+    bleu = scored(translations, pairs).bleu
+    assert bleu == pytest.approx(float(row[1]), abs=0.5)
 
 
 def test_the_card_shows_what_it_says(model, pairs):
     """Every fourth sentence; rounding on another machine may change a few."""
-    shown = dict(
-        re.findall(r"^\| (.+?) \| (.+?) \| .+? \| .+? \|$", CARD, re.MULTILINE)
-    )
+    shown = dict(re.findall(r"^\| (.+?) \| (.+?) \| .+? \|$", CARD, re.MULTILINE))
     chosen = [pair.source for pair in pairs[::4]]
     assert len(chosen) == 50 and {*chosen} <= {*shown}
     expected = [shown[source] for source in chosen]
