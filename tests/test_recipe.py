@@ -37,7 +37,8 @@ def run(monkeypatch, script, *arguments):
     script.main()
 
 
-SCRIPTS = [
+SCRIPTS = [augment, average, check_pairs, grow, kept, mix, names, overlap, show]
+SCRIPTS += [textbooks]
     augment,
     average,
     check_pairs,
