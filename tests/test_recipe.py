@@ -39,17 +39,6 @@ def run(monkeypatch, script, *arguments):
 
 SCRIPTS = [augment, average, check_pairs, grow, kept, mix, names, overlap, show]
 SCRIPTS += [textbooks]
-    augment,
-    average,
-    check_pairs,
-    grow,
-    kept,
-    mix,
-    names,
-    overlap,
-    show,
-    textbooks,
-]
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
