@@ -78,7 +78,7 @@ def test_each_pass_of_the_dataset_has_every_pair_once_in_another_order(rows):
         make_batches(pairs, Numbers(), max_length=3)
 
 
-def test_fit_takes_the_dataset_as_it_is():
+def test_keras_fit_trains_on_the_dataset_of_make_batches():
     pairs = [("o gato", "the cat"), ("a casa", "the house")] * 20
     tokenizer = Tokenizer.train(chain.from_iterable(pairs), 300)
     keras.utils.set_random_seed(0)
@@ -91,7 +91,7 @@ def test_fit_takes_the_dataset_as_it_is():
     assert found[-1] < found[0]
 
 
-def test_the_form_of_a_batch(tmp_path):
+def test_a_batch_has_end_tokens_shifted_targets_and_padding(tmp_path):
     tokens = write(tmp_path, [([10, 11], [20]), ([12], [21, 22, 23]), ([], [])])
     some = TrainingBatches(tokens, tokens_per_batch=64, max_length=8)
     [((source, target_in), target_out)] = block(some, 0)
@@ -130,7 +130,7 @@ def test_every_epoch_has_every_pair_once_within_the_budget(
                 assert fixed_shapes or (side != 0).any(axis=0).all()
 
 
-def test_hardly_anything_is_padding(tokens, rows):
+def test_padding_is_less_than_a_tenth_of_the_tokens_in_batches(tokens, rows):
     taken = block(TrainingBatches(tokens, **SMALL), 0)
     assert padding(taken) < 0.1
     fullest = [max(inputs[0].size, out.size) for inputs, out in taken]
@@ -140,7 +140,7 @@ def test_hardly_anything_is_padding(tokens, rows):
     assert Counter(chain.from_iterable(map(read, in_order))) == Counter(rows)
 
 
-def test_fixed_shapes_are_few(tmp_path):
+def test_batches_with_fixed_shapes_have_at_most_12_shapes(tmp_path):
     tokens = write(tmp_path, make_rows(4000, longest=127), max_length=128)
     some = TrainingBatches(
         tokens, tokens_per_batch=2048, max_length=128, fixed_shapes=True
@@ -166,7 +166,7 @@ def test_a_pair_that_fills_a_batch_alone_has_the_narrowest_width_that_fits(tmp_p
         assert source.shape == (1, widths[widths >= width].min())
 
 
-def test_epochs_and_seeds_differ_and_length_is_no_curriculum(tokens, rows):
+def test_epochs_and_seeds_order_pairs_differently_and_never_by_length(tokens, rows):
     def order(some):
         numbers = {row: i for i, row in enumerate(rows)}
         found = np.empty(len(rows))
@@ -187,7 +187,9 @@ def test_epochs_and_seeds_differ_and_length_is_no_curriculum(tokens, rows):
 
 
 @pytest.mark.parametrize("weights", [None, [1.0, 3.0]])
-def test_resuming_gives_what_would_have_followed(weights, rows, tmp_path, monkeypatch):
+def test_batches_resumed_at_any_position_continue_the_same_sequence(
+    weights, rows, tmp_path, monkeypatch
+):
     """At any batch, across blocks and epochs, without replaying earlier batches."""
     monkeypatch.setattr(batches, "BLOCK_PAIRS", 150)
     tokens = write(tmp_path, rows[:300], rows[300:400])
@@ -208,7 +210,9 @@ def test_resuming_gives_what_would_have_followed(weights, rows, tmp_path, monkey
         assert planned[0] == position[0]
 
 
-def test_weights_settle_the_mixture_and_nothing_is_drawn_twice(rows, tmp_path):
+def test_source_weights_set_the_mixture_and_pairs_come_at_most_twice_a_block(
+    rows, tmp_path
+):
     tokens = write(tmp_path, rows[:1000], rows[1000:1500])
     some = TrainingBatches(tokens, **SMALL, weights=[1.0, 3.0])
     first = {*rows[:1000]}
@@ -219,7 +223,7 @@ def test_weights_settle_the_mixture_and_nothing_is_drawn_twice(rows, tmp_path):
         assert max(Counter(taken).values()) <= 2
 
 
-def test_sources_smaller_than_a_batch_fill_it_with_pairs_that_come_again(tmp_path):
+def test_sources_smaller_than_a_batch_repeat_their_pairs_to_fill_it(tmp_path):
     one, other = ([([4 + i], [9 + i]) for i in range(5)] for _ in range(2))
     tokens = write(tmp_path, one, other, max_length=8)
     weights = {"weights": [1.0, 1.0]}
@@ -228,7 +232,9 @@ def test_sources_smaller_than_a_batch_fill_it_with_pairs_that_come_again(tmp_pat
     assert source.shape == (32, 2)
 
 
-def test_draws_change_the_tokens_and_never_the_text(rows, tmp_path):
+def test_subword_sampling_uses_the_plain_tokens_where_a_sample_is_too_long(
+    rows, tmp_path
+):
     tokenizer = Numbers()
     tokens = write(tmp_path, rows[:200])
     some = TrainingBatches(tokens, **SMALL, tokenizer=tokenizer, alpha=0.1)
@@ -240,7 +246,7 @@ def test_draws_change_the_tokens_and_never_the_text(rows, tmp_path):
     assert Counter(chain.from_iterable(map(read, block(some, 0)))) == expected
 
 
-def test_memory_does_not_grow_with_the_pairs(tmp_path, monkeypatch):
+def test_memory_for_batches_grows_by_at_most_24_bytes_a_pair(tmp_path, monkeypatch):
     """Except for 24 bytes a pair."""
     monkeypatch.setattr(batches, "BLOCK_PAIRS", 1000)
     rows, peaks = make_rows(1000), []

@@ -14,7 +14,7 @@ def read(tokens, numbers):
     return [*zip(map(tuple, sides[::2]), map(tuple, sides[1::2]), strict=True)]
 
 
-def test_what_is_too_long_is_counted_and_sources_stay_apart(tmp_path):
+def test_a_token_file_counts_too_long_pairs_and_keeps_its_sources_apart(tmp_path):
     rows = make_rows(3000)
     short = [row for row in rows if max(map(len, row)) < 20]
     tokens = write(tmp_path, rows, rows[:7], max_length=20)
@@ -29,7 +29,7 @@ def test_what_is_too_long_is_counted_and_sources_stay_apart(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["tokens.json", "lengths.bin", "ids.bin"])
-def test_damage_is_one_clear_line(name, tmp_path):
+def test_a_damaged_export_raises_a_one_line_error(name, tmp_path):
     write(tmp_path, make_rows(9))
     content = (tmp_path / name).read_bytes()
     for damaged in (content[:-2], b""):
