@@ -29,7 +29,7 @@ def test_a_token_file_counts_too_long_pairs_and_keeps_its_sources_apart(tmp_path
 
 
 @pytest.mark.parametrize("name", ["tokens.json", "lengths.bin", "ids.bin"])
-def test_a_damaged_export_raises_a_one_line_error(name, tmp_path):
+def test_a_damaged_token_file_raises_a_one_line_error(name, tmp_path):
     write(tmp_path, make_rows(9))
     content = (tmp_path / name).read_bytes()
     for damaged in (content[:-2], b""):

@@ -61,7 +61,9 @@ def load_data(config, run):
         "made_of": [*made_of, tokenizer.digest],
         "valid": [*itertools.compress(valid, fits)],
     }
-    tokens = write_tokens(run.tokens_folder, sources, tokenizer, longest, about)
+    tokens = write_tokens(
+        run.tokens_folder, sources, tokenizer, max_length=longest, about=about
+    )
     counts = [*tokens.sources, {"pairs": sum(fits), "too_long": fits.count(False)}]
     for name, count in zip([*config.data.sources, "validation"], counts, strict=True):
         kept, too_long = count["pairs"], count["too_long"]
