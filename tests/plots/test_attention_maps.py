@@ -11,7 +11,8 @@ from numpy.testing import assert_allclose
 
 from tfxformer import Transformer, Translator
 from tfxformer.layers import attention
-from tfxformer.plots.attention_maps import attention_maps, attention_page
+from tfxformer.plots.attention_maps import attention_maps
+from tfxformer.plots.attention_page import attention_page
 
 SOURCE = ["▁o", "▁gato", "▁preto", "</s>"]
 TARGET = ["▁القطة", "▁black", "▁cat", "</s>"]

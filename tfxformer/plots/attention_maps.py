@@ -8,10 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from keras import ops
 
-from tfxformer.plots.attention_page import attention_page
 from tfxformer.special_tokens import START_ID
-
-__all__ = ["AttentionMap", "attention_maps", "attention_page", "best_head", "readable"]
 
 
 class AttentionMap(NamedTuple):

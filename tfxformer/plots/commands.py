@@ -101,7 +101,8 @@ def attention(
     if head is not None and layer is None:
         raise UserError("--head: give --layer, too")
     translator = load_translator(run)
-    from tfxformer.plots.attention_maps import attention_maps, attention_page, readable
+    from tfxformer.plots.attention_maps import attention_maps, readable
+    from tfxformer.plots.attention_page import attention_page
 
     queries, keys, weights = attention_maps(translator, text)[kind]
     queries, keys = readable(queries), readable(keys)

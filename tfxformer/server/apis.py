@@ -32,16 +32,13 @@ _HTTP_STATUS = dict.fromkeys(_BAD_REQUEST, 400) | {
 }
 
 
-class _Api:
-    """What both APIs need: `Models`, a `Batcher` and the `ServerSettings`."""
+class RestApi:
+    """The REST API as an ASGI application."""
 
     def __init__(self, models, batcher, settings):
-        self._models, self._batcher = models, batcher
+        self._models = models
+        self._batcher = batcher
         self._settings = settings
-
-
-class RestApi(_Api):
-    """The REST API as an ASGI application."""
 
     async def __call__(self, scope, receive, send):
         """Answers one HTTP request."""
@@ -145,11 +142,15 @@ def _counted(method):
 
 
 class _Services(
-    _Api,
     prediction_service_pb2_grpc.PredictionServiceServicer,
     model_service_pb2_grpc.ModelServiceServicer,
 ):
     """The services; all other methods answer UNIMPLEMENTED, as in the base classes."""
+
+    def __init__(self, models, batcher, settings):
+        self._models = models
+        self._batcher = batcher
+        self._settings = settings
 
     @_counted
     async def Predict(self, request, wanted):
