@@ -1,0 +1,245 @@
+// Runs the model beside the page, so that the page never freezes.
+//
+// The page talks to it through page.js, which posts `{ id, type, ...request }` and gets
+// `{ id, result }`, `{ id, error }` (a sentence for the reader), or, while a
+// translation grows, `{ id, event }`. No request depends on an earlier one: each names
+// its source, what is written so far, and the switches (INTACT in model.js) that it
+// breaks. What was computed is kept, so the same again is fast.
+//
+//   load { model, weights }: what page.py writes; weights in base64
+//     -> { name, settings }
+//   tokenize { text }
+//     -> { parts: [{ space, text, ids, tokens }], space }: sentences as Translator splits
+//        them, each with the white space before it; ids end with the end token
+//   translate { text | source, forced, switches, count }: a text, or one sentence's ids;
+//     `forced` has the first ids of the translation (of its first sentence); `count`
+//     likely tokens are told for each step (10)
+//     -> { translation, ids, tokens, scores, parts: [the same for each sentence, and
+//        text, source, sourceTokens, steps] }; ids end with the end token, scores are
+//        log-probabilities
+//     event: { part, step, translation }, for each token as it is written; a step is
+//        { id, token, score, probability, logit, forced, candidates: [{ id, token, logit,
+//        probability }] }, the likeliest first
+//   cancel { request }: the id of a translation to stop; it ends with an error
+//   inspect { source, target, step, names, switches }: the values whose names begin with
+//     one of `names`; `target` has the ids written so far. `step` t gives the decoder
+//     when it chooses target[t]; without `step`, all positions at once
+//     -> { name: { shape, data } }, row after row. Under encoder/ and decoder/:
+//        embedding/{embedding,positions,output}, stream and output (of the stack);
+//        layer_N/{self_attention,cross_attention,ffn}/: x, input, sum, result (length,
+//        d_model), before, after (length, 2): mean and deviation around the layer norm;
+//        of attention: query, key, value, concatenation, output (length, d_model; head
+//        beside head), scores (q·k, scaled, before the mask) and weights (heads, target,
+//        source); of ffn: hidden (length, dff), output. And output/logits (vocab).
+//        The decoder's self_attention/key and value are the KV cache.
+//   beam { source, beams, nBest, lengthPenalty, switches }
+//     -> { hypotheses: [{ ids, tokens, translation, score, rank }], steps: [[{ parent,
+//        id, token, total, state: "kept" | "finished" | "dropped", place }]] }; `parent`
+//        and `place` number the hypotheses before and after the step
+
+import { INTACT, Transformer, likeliest, softmax } from "./model.js";
+import { readWeights } from "./matrix.js";
+import { partsOf } from "./sentences.js";
+import { END_ID, START_ID, Tokenizer, fromBase64 } from "./tokenizer.js";
+
+const MOST_CHARACTERS = 2000; // a page is for sentences
+const MOST_KEPT = 8; // sentences, each with its switches
+
+let loaded = null; // what `load` read
+const cancelled = new Set();
+const kept = new Map(); // of sentences: the encoded source, and the tokens with their cache
+
+const requests = { load, tokenize, translate, inspect, beam, cancel };
+
+self.onmessage = async ({ data: { id, type, ...request } }) => {
+  try {
+    const tell = (event) => self.postMessage({ id, event });
+    const result = await requests[type](request, { tell, stopped: () => cancelled.delete(id) });
+    self.postMessage({ id, result });
+  } catch (error) {
+    self.postMessage({ id, error: error.message });
+  }
+};
+
+function load({ model, weights }) {
+  const bytes = fromBase64(weights);
+  const needed = Math.max(...model.weights.map(({ shape, at }) => at + bytesOf(shape)));
+  if (bytes.length < needed)
+    throw Error("This file is incomplete: some of the model's weights are missing. Please get it again.");
+  const source = new Tokenizer(model.tokenizer);
+  const target = model.target ? new Tokenizer(model.target) : source;
+  loaded = { ...model, buffer: bytes.buffer, source, target, byBits: new Map() };
+  modelFor({});
+  return { name: model.name, settings: model.settings };
+}
+
+const bytesOf = (shape) => (shape.length === 1 ? 4 * shape[0] : 2 * shape[0] * shape[1]);
+
+function cancel({ request }) {
+  cancelled.add(request);
+}
+
+function tokenize({ text }) {
+  const parts = cut(text);
+  const sentences = parts.flatMap((part, place) =>
+    place % 2 ? [{ space: parts[place - 1], text: part, ...tokensOf(loaded.source, sourceOf(part)) }] : [],
+  );
+  return { parts: sentences, space: parts.at(-1) };
+}
+
+function cut(text) {
+  const length = [...text].length;
+  if (length > MOST_CHARACTERS)
+    throw Error(`That is ${length} characters, and this page takes ${MOST_CHARACTERS}.`);
+  const count = (part) => loaded.source.encode(part).length;
+  return partsOf(text.replace(/\p{Cs}/gu, " "), count, loaded.settings.max_length - 1);
+}
+
+// A sentence's ids for the encoder.
+const sourceOf = (text) => [...loaded.source.encode(text).slice(0, loaded.settings.max_length - 1), END_ID];
+
+const tokensOf = (tokenizer, ids) => ({ ids, tokens: tokenizer.tokens(ids) });
+
+async function translate({ text, source, forced = [], switches, count = 10 }, { tell, stopped }) {
+  const pieces = source ? ["", "", ""] : cut(text);
+  const parts = [];
+  let translation = pieces[0];
+  for (let place = 1; place < pieces.length; place += 2) {
+    const ids = source ?? sourceOf(pieces[place]);
+    const steps = [];
+    const written = () => loaded.target.decode(steps.map(({ id }) => id));
+    for (const step of stepsOf(ids, place === 1 ? forced : [], switches, count)) {
+      steps.push(step);
+      // A character of several tokens stays hidden until it is complete.
+      tell({ part: parts.length, step, translation: translation + written().replace(/\ufffd+$/, "") });
+      await turn();
+      if (stopped()) throw Error("The translation was stopped.");
+    }
+    const { tokens } = tokensOf(loaded.source, ids);
+    parts.push({ text: pieces[place], source: ids, sourceTokens: tokens, ...gather(steps), steps, translation: written() });
+    translation += written() + pieces[place + 1];
+  }
+  return { translation, ...gather(parts.flatMap(({ steps }) => steps)), parts };
+}
+
+const gather = (steps) => ({
+  ids: steps.map(({ id }) => id),
+  tokens: steps.map(({ token }) => token),
+  scores: steps.map(({ score }) => score),
+});
+
+// Lets the worker read its messages.
+function turn() {
+  return new Promise((resolve) => {
+    const { port1, port2 } = new MessageChannel();
+    port1.onmessage = () => {
+      port1.close();
+      resolve();
+    };
+    port2.postMessage(null);
+  });
+}
+
+function* stepsOf(source, forced, switches, count) {
+  const model = modelFor(switches);
+  const state = stateFor(model, source, []);
+  // What is forced always gets one more token.
+  if (state.limit) state.limit = Math.min(Math.max(state.limit, forced.length + 1), model.settings.max_length);
+  while (state.going) {
+    const given = forced[state.ids.length - 1];
+    const { id, score, logits } = model.step(state, given);
+    const probabilities = softmax(logits);
+    const about = (id) => ({
+      id,
+      token: loaded.target.tokens([id])[0],
+      logit: logits[id],
+      probability: probabilities[id],
+    });
+    yield { ...about(id), score, forced: given !== undefined, candidates: likeliest(logits, count).map(about) };
+  }
+  keptFor(model, source).state = state;
+}
+
+// The values by name, as they are noted; an encoder's are computed once.
+function inspect({ source, target = [], step, names, switches }) {
+  const model = modelFor(switches);
+  const found = {};
+  const note = (path, values) => {
+    for (const [name, value] of Object.entries(values)) found[`${path}/${name}`] = value;
+  };
+  const sentence = keptFor(model, source);
+  if (!sentence.values) {
+    model.note = note;
+    model.encode(source);
+    sentence.values = { ...found };
+  }
+  const state = stateFor(model, source, target.slice(0, step));
+  model.note = note;
+  if (step === undefined) model.decodeStep(state.ids, state.encoded, model.emptyCache(), 0);
+  else model.decodeStep(state.ids, state.encoded, state.cache);
+  model.note = null;
+  const values = Object.entries({ ...sentence.values, ...found });
+  const asked = values.filter(([name]) => names.some((start) => name.startsWith(start)));
+  return Object.fromEntries(asked.map(([name, value]) => [name, flat(value)]));
+}
+
+// Rows in rows as one array, and its shape.
+function flat(value) {
+  if (value instanceof Float32Array) return { shape: [value.length], data: value };
+  const parts = value.map(flat);
+  const size = parts[0]?.data.length ?? 0;
+  const data = new Float32Array(parts.length * size);
+  parts.forEach((part, i) => data.set(part.data, i * size));
+  return { shape: [parts.length, ...(parts[0]?.shape ?? [])], data };
+}
+
+function beam({ source, beams, nBest, lengthPenalty, switches }) {
+  const found = modelFor(switches).beamSearch(source, { beams, nBest, lengthPenalty });
+  const token = (id) => loaded.target.tokens([id])[0];
+  return {
+    hypotheses: found.hypotheses.map((hypothesis) => ({
+      ...hypothesis,
+      tokens: hypothesis.ids.map(token),
+      translation: loaded.target.decode(hypothesis.ids),
+    })),
+    steps: found.steps.map((step) => step.map((candidate) => ({ ...candidate, token: token(candidate.id) }))),
+  };
+}
+
+function modelFor(switches) {
+  const { bits } = { ...INTACT, ...switches };
+  const { byBits, settings } = loaded;
+  if (!byBits.has(bits)) {
+    if (byBits.size > 1) byBits.delete([...byBits.keys()].at(-1)); // besides the intact ones
+    byBits.set(bits, readWeights(loaded.weights, loaded.buffer, bits));
+  }
+  return new Transformer(settings, byBits.get(bits), switches);
+}
+
+// What is known of a sentence under some switches.
+function keptFor(model, source) {
+  const key = JSON.stringify([source, model.switches]);
+  const sentence = kept.get(key) ?? { values: null, state: model.begin(source) };
+  kept.delete(key); // the newest comes last
+  kept.set(key, sentence);
+  if (kept.size > MOST_KEPT) kept.delete(kept.keys().next().value);
+  return sentence;
+}
+
+// The state of decoding after the ids `target`: from what is known, as far as it agrees.
+function stateFor(model, source, target) {
+  const sentence = keptFor(model, source);
+  const { encoded, ids, cache, limit } = sentence.state;
+  let same = 0;
+  while (same < target.length && ids[same + 1] === target[same]) same++;
+  const state = {
+    encoded,
+    ids: [START_ID, ...target.slice(0, same)],
+    cache: cache.map(({ key, value }) => ({ key: key.slice(0, same), value: value.slice(0, same) })),
+    limit,
+    going: limit > 0,
+  };
+  for (const id of target.slice(same)) model.step(state, id);
+  if (same < target.length) sentence.state = state;
+  return state;
+}
