@@ -84,7 +84,7 @@ def tiny(target=None, seed=0, **options):
     """A translator with random weights, rounded to what a page holds."""
     source = tokenizer()
     both = source if target is None else Tokenizer(source.model, target)
-    sizes = {"input_vocab_size": source.vocab_size, "max_length": 16}
+    sizes = {"input_vocab_size": source.vocab_size, "max_length": 8}
     sizes |= {"target_vocab_size": both.target.vocab_size}
     transformer = oracle.tiny_transformer(seed, **{**sizes, **options})
     for weight in transformer.weights:
