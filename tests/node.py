@@ -10,9 +10,11 @@ from pathlib import Path
 import numpy as np
 import oracle
 import pytest
+from numpy.testing import assert_allclose
 
 from tfxformer import Tokenizer, Translator
-from tfxformer.page.page import model_parts
+from tfxformer.page.packing import model_parts
+from tfxformer.special_tokens import START_ID
 
 PAGE = Path(__file__).parent.parent / "tfxformer" / "page"
 # worker.js with a page that posts one request after the other.
@@ -49,7 +51,7 @@ def run(script, given):
         command, input=json.dumps(given), capture_output=True, text=True
     )
     assert ended.returncode == 0, ended.stderr
-    return [json.loads(line) for line in ended.stdout.splitlines()]
+    return [json.loads(line) for line in ended.stdout.split("\n") if line]
 
 
 def ask(translator, *requests):
@@ -91,3 +93,37 @@ def tiny(target=None, seed=0, **options):
         if len(weight.shape) > 1:
             weight.assign(np.array(weight, "float16").astype("float32"))
     return Translator(both, transformer)
+
+
+def values_of(model, source, target):
+    """What Python's layers compute for a sentence, under the names of the page."""
+    source, target_in = np.array([source]), np.array([[START_ID, *target]])
+    values, context = {"output/logits": model((source, target_in))[0, -1]}, None
+    x = model.encoder.pos_embedding(source)
+    for stack, layers in (("encoder", "enc_layers"), ("decoder", "dec_layers")):
+        for number, layer in enumerate(getattr(getattr(model, stack), layers)):
+            if stack == "encoder":
+                x = layer(x)
+                parts = {"self_attention": layer.self_attention}
+            else:
+                x = layer(x, context)
+                parts = {"self_attention": layer.causal_self_attention}
+                parts |= {"cross_attention": layer.cross_attention}
+            values[f"{stack}/layer_{number}/ffn/result"] = x[0]
+            for name, part in parts.items():
+                weights = part.last_attn_scores[0]
+                values[f"{stack}/layer_{number}/{name}/weights"] = weights
+        context = getattr(model, stack).final_norm(x)
+        values[f"{stack}/output"] = context[0]
+        x = model.decoder.pos_embedding(target_in)
+    return values
+
+
+def assert_close(found, values, rtol=1e-4):
+    for name, value in values.items():
+        value, theirs = np.asarray(value), array(found[name])
+        if "weights" in name:
+            assert_allclose(theirs, value, atol=1e-4, err_msg=name)
+        else:  # the size of a difference is that of a row's largest value
+            most = np.abs(value).max()
+            assert_allclose(theirs, value, atol=rtol * most, rtol=0, err_msg=name)

@@ -46,40 +46,6 @@ def lists(decoded, row):
     return ids, np.asarray(decoded.score[row]), np.asarray(decoded.rank[row])
 
 
-def names_and_values(model, source, target):
-    """What Python's layers compute for a sentence, under the names of the page."""
-    source, target_in = np.array([source]), np.array([[START_ID, *target]])
-    values, context = {"output/logits": model((source, target_in))[0, -1]}, None
-    x = model.encoder.pos_embedding(source)
-    for stack, layers in (("encoder", "enc_layers"), ("decoder", "dec_layers")):
-        for number, layer in enumerate(getattr(getattr(model, stack), layers)):
-            if stack == "encoder":
-                x = layer(x)
-                parts = {"self_attention": layer.self_attention}
-            else:
-                x = layer(x, context)
-                parts = {"self_attention": layer.causal_self_attention}
-                parts |= {"cross_attention": layer.cross_attention}
-            values[f"{stack}/layer_{number}/ffn/result"] = x[0]
-            for name, part in parts.items():
-                weights = part.last_attn_scores[0]
-                values[f"{stack}/layer_{number}/{name}/weights"] = weights
-        context = getattr(model, stack).final_norm(x)
-        values[f"{stack}/output"] = context[0]
-        x = model.decoder.pos_embedding(target_in)
-    return values
-
-
-def assert_close(found, values, rtol=1e-4):
-    for name, value in values.items():
-        value, theirs = np.asarray(value), node.array(found[name])
-        if "weights" in name:
-            assert_allclose(theirs, value, atol=1e-4, err_msg=name)
-        else:  # the size of a difference is that of a row's largest value
-            most = np.abs(value).max()
-            assert_allclose(theirs, value, atol=rtol * most, rtol=0, err_msg=name)
-
-
 @pytest.mark.parametrize("name", VARIANTS)
 def test_ids_and_values_are_python_s(name):
     tiny = translator(name)
@@ -108,7 +74,7 @@ def test_ids_and_values_are_python_s(name):
         assert_allclose([x["score"] for x in hypotheses], scores[:count], atol=1e-5)
         assert_allclose([x["rank"] for x in hypotheses], ranks[:count], atol=1e-5)
         assert count == 3 or SOURCES[row] == [END_ID]
-    assert_close(values, names_and_values(tiny.transformer, SOURCES[0], TARGET))
+    node.assert_close(values, node.values_of(tiny.transformer, SOURCES[0], TARGET))
 
 
 @pytest.mark.parametrize("n_best", [1, 2])
@@ -247,7 +213,7 @@ def test_each_switch_breaks_what_it_says(name, monkeypatch):
     logits, _ = numpy_version.transformer(*inputs, weights, 4, "pre")
     expected = logits[0, -1]
     for values in (whole, step):
-        assert_close(values, {"output/logits": expected})
+        node.assert_close(values, {"output/logits": expected})
     # Steps with the cache give the same as one pass over all positions.
     written = found["parts"][0]["steps"][len(TARGET)]
     assert written["id"] == END_ID + expected[END_ID:].argmax()

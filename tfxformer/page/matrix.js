@@ -95,7 +95,7 @@ function timesTwo({ shape: [units, depth], data }, x, z, xs, zs) {
   }
 }
 
-// The weights that page.py packs, as a tree of the names in Python:
+// The weights that packing.py packs, as a tree of the names in Python:
 // encoder/layer_0/ffn/hidden/kernel is weights.encoder.layers[0].ffn.hidden.kernel.
 // Matrices are float16 in the buffer; `bits` rounds them further.
 export function readWeights(manifest, buffer, bits = null) {

@@ -52,6 +52,7 @@ export const tfxformer = {
   ready: load(),
   async translate(text, { switches, forced, source, count, onEvent, signal } = {}) {
     await this.ready;
+    signal?.throwIfAborted();
     return ask("translate", { text, switches, forced, source, count }, { onEvent, signal });
   },
 };

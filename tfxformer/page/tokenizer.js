@@ -75,7 +75,7 @@ class Normalizer {
 }
 
 export class Tokenizer {
-  // Takes what page.py writes: the pieces with their scores and types, the rules of
+  // Takes what packing.py writes: the pieces with their scores and types, the rules of
   // normalisation as base64, and how the model treats spaces.
   constructor(model) {
     this.model = { ...model, scores: Float32Array.from(model.scores) };

@@ -6,7 +6,7 @@
 // its source, what is written so far, and the switches (INTACT in model.js) that it
 // breaks. What was computed is kept, so the same again is fast.
 //
-//   load { model, weights }: what page.py writes; weights in base64
+//   load { model, weights }: what packing.py writes; weights in base64
 //     -> { name, settings }
 //   tokenize { text }
 //     -> { parts: [{ space, text, ids, tokens }], space }: sentences as Translator splits
@@ -20,7 +20,7 @@
 //     event: { part, step, translation }, for each token as it is written; a step is
 //        { id, token, score, probability, logit, forced, candidates: [{ id, token, logit,
 //        probability }] }, the likeliest first
-//   cancel { request }: the id of a translation to stop; it ends with an error
+//   cancel { request }: stops the translation with this id, which ends with an error
 //   inspect { source, target, step, names, switches }: the values whose names begin with
 //     one of `names`; `target` has the ids written so far. `step` t gives the decoder
 //     when it chooses target[t]; without `step`, all positions at once
@@ -49,16 +49,18 @@ let loaded = null; // what `load` read
 const cancelled = new Set();
 const kept = new Map(); // of sentences: the encoded source, and the tokens with their cache
 
-const requests = { load, tokenize, translate, inspect, beam, cancel };
+const requests = { load, tokenize, translate, inspect, beam };
 
 self.onmessage = async ({ data: { id, type, ...request } }) => {
+  if (type === "cancel") return cancelled.add(request.request);
   try {
     const tell = (event) => self.postMessage({ id, event });
-    const result = await requests[type](request, { tell, stopped: () => cancelled.delete(id) });
+    const result = await requests[type](request, { tell, stopped: () => cancelled.has(id) });
     self.postMessage({ id, result });
   } catch (error) {
     self.postMessage({ id, error: error.message });
   }
+  cancelled.delete(id);
 };
 
 function load({ model, weights }) {
@@ -74,10 +76,6 @@ function load({ model, weights }) {
 }
 
 const bytesOf = (shape) => (shape.length === 1 ? 4 * shape[0] : 2 * shape[0] * shape[1]);
-
-function cancel({ request }) {
-  cancelled.add(request);
-}
 
 function tokenize({ text }) {
   const parts = cut(text);

@@ -102,7 +102,8 @@ def model_parts(translator, name):
     for weight in weights:
         value, path = np.asarray(weight.value), weight.path.partition("/")[2]
         value = value.T if path.endswith("kernel") else value
-        value = value.astype("<f2" if value.ndim > 1 else "<f4")
+        with np.errstate(over="ignore"):  # to infinity, which the next lines refuse
+            value = value.astype("<f2" if value.ndim > 1 else "<f4")
         if not np.isfinite(value).all():
             raise UserError(f"{path}: has a weight that float16 cannot hold")
         manifest.append({"name": path, "shape": value.shape, "at": size})
@@ -130,6 +131,9 @@ def _settings(config):
         known = VALUES.get(name, (value,))
         if name not in SETTINGS | TRAINING or value not in known:
             raise UserError(f"{name} = {value!r}: the page does not know this setting")
+    for name in ("d_model", "dff"):
+        if config[name] < 4:  # the width of its loops
+            raise UserError(f"{name} = {config[name]}: the page needs at least 4")
     return {name: value for name, value in config.items() if name in SETTINGS}
 
 
