@@ -64,7 +64,12 @@ self.onmessage = async ({ data: { id, type, ...request } }) => {
 };
 
 function load({ model, weights }) {
-  const bytes = fromBase64(weights);
+  let bytes = new Uint8Array();
+  try {
+    bytes = fromBase64(weights);
+  } catch {
+    // The text ends early: the next lines say so.
+  }
   const needed = Math.max(...model.weights.map(({ shape, at }) => at + bytesOf(shape)));
   if (bytes.length < needed)
     throw Error("This file is incomplete: some of the model's weights are missing. Please get it again.");
