@@ -38,21 +38,26 @@ export function positionalEncoding(position, depth) {
 function PositionalEmbedding(model, weights, ids, start) {
   const { d_model, learned_positions, use_positions } = model.settings;
   const scale = Math.sqrt(d_model);
-  const embedding = ids.map((id) => weights.pieces.embeddings.row(id).map((v) => v * scale)); // (length, d_model)
-  const positions = ids.map((_, i) =>
-    learned_positions ? weights.positions.row(start + i) : positionalEncoding(start + i, d_model),
-  ); // (length, d_model)
-  const x = use_positions && model.switches.positions ? add(embedding, positions) : embedding; // (length, d_model)
-  model.note?.(weights.path, { embedding, positions, output: x });
-  return x;
+  const { embeddings } = weights.pieces;
+  const embedding = ids.map((id) => embeddings.row(id).map((v) => v * scale)); // (length, d_model)
+  const encode = (position) =>
+    learned_positions ? weights.positions.row(position) : positionalEncoding(position, d_model);
+  const positions = ids.map((_, i) => encode(start + i)); // (length, d_model)
+  const positioned = use_positions && model.switches.positions;
+  const output = positioned ? add(embedding, positions) : embedding; // (length, d_model)
+  model.note?.(weights.path, { embedding, positions, output });
+  return output;
 }
 
 // softmax(Q K^T / sqrt(d_k)) V, for one head (3.2.1). `visible(t, s)` says whether
 // position t may read position s.
 function scaledDotProductAttention(query, key, value, visible, switches) {
-  const scale = switches.scale ? query[0].length ** -0.5 : 1;
-  const scores = query.map((q) => Float32Array.from(key, (k) => dot(q, k) * scale)); // (target, source)
-  const weights = scores.map((row, t) => softmax(row, switches.temperature, (s) => visible(t, s))); // (target, source)
+  const { scale, temperature } = switches;
+  const factor = scale ? query[0].length ** -0.5 : 1;
+  // (target, source)
+  const scores = query.map((q) => Float32Array.from(key, (k) => dot(q, k) * factor));
+  // (target, source)
+  const weights = scores.map((row, t) => softmax(row, temperature, (s) => visible(t, s)));
   const output = weights.map((row) => weightedSum(row, value)); // (target, key_dim)
   return { scores, weights, output };
 }
@@ -64,10 +69,12 @@ function MultiHeadAttention(model, weights, x, { key, value }, visible) {
   const query = Projection(x, weights.mha.query); // (target, d_model): head beside head
   const concatenation = x.map(() => new Float32Array(d_model)); // (target, d_model)
   const heads = Array.from({ length: num_heads }, (_, head) => {
-    const part = (rows) => rows.map((row) => row.subarray(head * size, (head + 1) * size)); // (length, key_dim)
-    const found = scaledDotProductAttention(part(query), part(key), part(value), visible, model.switches);
+    const units = [head * size, (head + 1) * size];
+    // (length, key_dim) each
+    const [q, k, v] = [query, key, value].map((x) => x.map((row) => row.subarray(...units)));
+    const found = scaledDotProductAttention(q, k, v, visible, model.switches);
     if (!model.silences(`${weights.path}/head_${head}`))
-      found.output.forEach((row, t) => concatenation[t].set(row, head * size));
+      found.output.forEach((row, t) => concatenation[t].set(row, units[0]));
     return found;
   });
   const output = Projection(concatenation, weights.mha.output); // (target, d_model)
@@ -91,7 +98,9 @@ function project(weights, x) {
 
 // The encoder's attention: every position reads its whole sequence.
 function GlobalSelfAttention(model, weights, x, visible) {
-  return AddAndNorm(model, weights, x, (y) => MultiHeadAttention(model, weights, y, project(weights, y), visible));
+  return AddAndNorm(model, weights, x, (y) =>
+    MultiHeadAttention(model, weights, y, project(weights, y), visible),
+  );
 }
 
 // The decoder's: each position reads itself and earlier ones. Their keys and values are
@@ -109,12 +118,15 @@ function CausalSelfAttention(model, weights, x, cache) {
 
 // The decoder reads the source: keys and values are the encoder's.
 function CrossAttention(model, weights, x, keyValue, visible) {
-  return AddAndNorm(model, weights, x, (y) => MultiHeadAttention(model, weights, y, keyValue, visible));
+  return AddAndNorm(model, weights, x, (y) =>
+    MultiHeadAttention(model, weights, y, keyValue, visible),
+  );
 }
 
 // max(0, x W1 + b1) W2 + b2, at each position alone (3.3).
 function FeedForward(model, weights, x) {
-  const activate = model.settings.activation === "swish" ? (v) => v / (1 + Math.exp(-v)) : (v) => Math.max(0, v);
+  const swish = model.settings.activation === "swish";
+  const activate = swish ? (v) => v / (1 + Math.exp(-v)) : (v) => Math.max(0, v);
   return AddAndNorm(model, weights, x, (y) => {
     const hidden = Projection(y, weights.hidden).map((row) => row.map(activate)); // (length, dff)
     const output = Projection(hidden, weights.output); // (length, d_model)
@@ -132,7 +144,9 @@ function AddAndNorm(model, weights, x, sublayer) {
   const y = sublayer(input); // (length, d_model)
   const sum = model.switches.residual ? add(x, y) : y; // (length, d_model)
   const result = pre ? sum : normalize(sum); // (length, d_model)
-  model.note?.(weights.path, { x, input, sum, result, before: (pre ? x : sum).map(moments), after: (pre ? input : result).map(moments) });
+  const [before, after] = pre ? [x, input] : [sum, result]; // around the layer norm
+  model.note?.(weights.path, { x, input, sum, result });
+  model.note?.(weights.path, { before: before.map(moments), after: after.map(moments) });
   return result;
 }
 
@@ -202,8 +216,9 @@ export class Transformer {
     ids = [...ids, ...Array(this.switches.pads).fill(PAD_ID)];
     const visible = (_, s) => !this.switches.paddingMask || ids[s] !== PAD_ID;
     const context = Encoder(this, this.weights.encoder, ids, visible); // (source, d_model)
-    const keyValues = this.weights.decoder.layers.map((layer) => project(layer.cross_attention, context));
-    return { ids, context, keyValues, visible };
+    const { layers } = this.weights.decoder;
+    const keyValues = layers.map((layer) => project(layer.cross_attention, context));
+    return { ids, keyValues, visible };
   }
 
   // The keys and values of no tokens yet, for each layer of the decoder.
@@ -216,11 +231,11 @@ export class Transformer {
   // causal mask, earlier tokens read the newest one; so all are computed again.
   decodeStep(ids, encoded, cache, known = this.switches.causalMask ? ids.length - 1 : 0) {
     if (!known) Object.assign(cache, this.emptyCache());
-    const x = Decoder(this, this.weights.decoder, ids.slice(known), encoded, cache, known); // (target, d_model)
-    const { output_bias, final_layer, decoder } = this.weights;
+    const { decoder, final_layer, output_bias: bias } = this.weights;
+    const x = Decoder(this, decoder, ids.slice(known), encoded, cache, known); // (target, d_model)
     // With tied embeddings, a logit is the product with the token's embedding (3.4).
-    const kernel = final_layer?.kernel ?? decoder.embedding.pieces.embeddings;
-    const [logits] = Projection(x.slice(-1), { kernel, bias: final_layer?.bias ?? output_bias }); // (vocab)
+    const tied = { kernel: decoder.embedding.pieces.embeddings, bias };
+    const [logits] = Projection(x.slice(-1), final_layer ?? tied); // (vocab)
     this.note?.("output", { logits });
     return logits.map((v) => v / this.switches.outputTemperature);
   }
@@ -234,7 +249,8 @@ export class Transformer {
   // the likeliest or a given one. `state.going` is false once the translation has ended.
   begin(source) {
     const limit = this.lengthLimit(source);
-    return { encoded: this.encode(source), cache: this.emptyCache(), ids: [START_ID], limit, going: limit > 0 };
+    const encoded = this.encode(source);
+    return { encoded, cache: this.emptyCache(), ids: [START_ID], limit, going: limit > 0 };
   }
 
   step(state, given) {
@@ -248,7 +264,8 @@ export class Transformer {
   // Beam search over one sentence, as decoding/beam.py does it. Returns the finished
   // hypotheses, best first, and for each step its candidates: kept, finished or dropped.
   beamSearch(source, { beams = 4, nBest = 1, lengthPenalty = null } = {}) {
-    const rank = (total, length) => total / (lengthPenalty === null ? length : ((5 + length) / 6) ** lengthPenalty);
+    const alpha = lengthPenalty; // GNMT's (Wu et al. 2016); null ranks by the mean
+    const rank = (total, length) => total / (alpha === null ? length : ((5 + length) / 6) ** alpha);
     const encoded = this.encode(source);
     const limit = this.lengthLimit(source);
     let going = [{ ids: [START_ID], total: 0, cache: this.emptyCache() }];
@@ -258,8 +275,9 @@ export class Transformer {
     for (let length = 1; length <= limit; length++) {
       const all = going.flatMap((hypothesis, parent) => {
         const logits = this.decodeStep(hypothesis.ids, encoded, hypothesis.cache);
-        const total = hypothesis.total - logSumExp(logits);
-        return likeliest(logits, 2 * beams).map((id) => ({ parent, id, total: total + logits[id], state: "dropped" }));
+        const before = hypothesis.total - logSumExp(logits);
+        const continued = (id) => ({ parent, id, total: before + logits[id], state: "dropped" });
+        return likeliest(logits, 2 * beams).map(continued);
       });
       const first = all.splice(0, greedy ? 1 : 0); // greedy's choice keeps its place
       all.sort((a, b) => b.total - a.total);
@@ -269,17 +287,18 @@ export class Transformer {
       for (const candidate of candidates.slice(0, beams)) {
         if (candidate.id !== END_ID && length < limit) continue;
         candidate.state = "finished";
-        const score = candidate.total / length;
-        finished.push({ ids: extended(candidate).slice(1), score, rank: rank(candidate.total, length) });
+        const { total } = candidate;
+        const ids = extended(candidate).slice(1);
+        finished.push({ ids, score: total / length, rank: rank(total, length) });
       }
       finished = finished.sort((a, b) => b.rank - a.rank).slice(0, beams);
       const kept = candidates.filter(({ id }) => id !== END_ID).slice(0, beams);
-      going = kept.map((candidate) => ({
-        ids: extended(candidate),
-        total: candidate.total,
-        cache: going[candidate.parent].cache.map(({ key, value }) => ({ key: [...key], value: [...value] })),
-      }));
-      if (length < limit) kept.forEach((candidate, place) => Object.assign(candidate, { state: "kept", place }));
+      const copied = (cache) => cache.map(({ key, value }) => ({ key: [...key], value: [...value] }));
+      going = kept.map((candidate, place) => {
+        if (length < limit) Object.assign(candidate, { state: "kept", place });
+        const cache = copied(going[candidate.parent].cache);
+        return { ids: extended(candidate), total: candidate.total, cache };
+      });
       steps.push(candidates);
       // Log-probabilities only fall; so no hypothesis can end above this bound.
       const bound = rank(Math.max(...going.map(({ total }) => total)), limit);
@@ -313,7 +332,8 @@ function weightedSum(weights, rows) {
 
 // Shares that sum to 1; what is not visible has none, and if nothing is, all are 0.
 export function softmax(scores, temperature = 1, visible = () => true) {
-  const most = scores.reduce((most, v, i) => (visible(i) ? Math.max(most, v) : most), -Infinity);
+  let most = -Infinity; // subtracted, so that no power overflows
+  scores.forEach((v, i) => (most = visible(i) ? Math.max(most, v) : most));
   const shares = scores.map((v, i) => (visible(i) ? Math.exp((v - most) / temperature) : 0));
   const total = shares.reduce((sum, v) => sum + v, 0);
   return total ? shares.map((v) => v / total) : shares;

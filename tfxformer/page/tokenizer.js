@@ -35,7 +35,7 @@ const utf8 = new TextEncoder();
 // a byte 0.
 class Normalizer {
   constructor(bytes) {
-    const size = bytes.length ? new DataView(bytes.buffer, bytes.byteOffset).getUint32(0, true) : 0;
+    const size = new Uint32Array(bytes.slice(0, 4).buffer)[0] ?? 0;
     this.tree = new Uint32Array(bytes.slice(4, 4 + size).buffer);
     this.replacements = bytes.subarray(4 + size);
   }
@@ -109,10 +109,11 @@ export class Tokenizer {
   normalize(text) {
     text = text.replace(TO_SPACE, " ").replace(INVISIBLE, "");
     text = this.normalizer.normalize(text);
-    if (this.model.remove_extra_whitespaces) text = text.replace(/^ +| +$/g, "").replace(/ +/g, " ");
+    const neat = this.model.remove_extra_whitespaces;
+    if (neat) text = text.replace(/^ +| +$/g, "").replace(/ +/g, " ");
     if (text && this.model.add_dummy_prefix) text = " " + text;
     text = text.replaceAll(" ", SPACE);
-    return this.model.remove_extra_whitespaces ? text.replace(/▁+$/, "") : text;
+    return neat ? text.replace(/▁+$/, "") : text;
   }
 
   // The likeliest way to cut a normalised text. best[i] is the best way to cut its first
@@ -127,12 +128,14 @@ export class Tokenizer {
     };
     for (let start = 0; start < characters.length; start++) {
       let piece = "";
-      for (let end = start + 1; end <= characters.length && end - start <= this.longest; end++) {
+      const last = Math.min(start + this.longest, characters.length);
+      for (let end = start + 1; end <= last; end++) {
         piece += characters[end - 1];
         const id = this.normalIds.get(piece);
         if (id !== undefined) offer(end, start, id, this.model.scores[id]);
       }
-      if (!this.normalIds.has(characters[start])) offer(start + 1, start, UNK_ID, this.unknownScore);
+      const known = this.normalIds.has(characters[start]);
+      if (!known) offer(start + 1, start, UNK_ID, this.unknownScore);
     }
     const ids = [];
     for (let end = characters.length; end > 0; end = best[end].start) {
