@@ -9,7 +9,7 @@ import oracle
 import pytest
 from numpy.testing import assert_allclose
 
-from tfxformer.decoding import DecodingOptions, decode
+from tfxformer.decoding import DecodingOptions, decode, length_limit
 from tfxformer.special_tokens import END_ID, START_ID
 
 # Each setting that a page knows, with a value that is not the default.
@@ -25,9 +25,13 @@ VARIANTS = {
     "deep_decoder": {"num_layers": 1, "num_decoder_layers": 2, "d_model": 12},
     "separate_vocabularies": {"tie_embeddings": "target", "output_bias": True},
 }
-SOURCES = [[7, 8, 9, 10, 4, END_ID], [270, 271, END_ID], [END_ID]]
+SOURCES = [[7, 8, 9, 10, 4, END_ID], [270, 271, END_ID]]
 TARGET = [5, 9, 266, 11]
-SWITCHED = {"norm": "pre", "num_layers": 2}
+
+
+@pytest.fixture(scope="module")
+def switched():
+    return node.tiny(norm="pre")
 
 
 def translator(name):
@@ -49,46 +53,43 @@ def lists(decoded, row):
 @pytest.mark.parametrize("name", VARIANTS)
 def test_ids_and_values_are_python_s(name):
     tiny = translator(name)
-    greedy = decode(tiny.transformer, padded(SOURCES))
-    options = DecodingOptions(beam_size=3, n_best=3)
-    beam = decode(tiny.transformer, padded(SOURCES), options)
     asked = [{"type": "translate", "source": source} for source in SOURCES]
-    asked += [
-        {"type": "beam", "source": source, "beams": 3, "nBest": 3} for source in SOURCES
-    ]
     looked = {"type": "inspect", "source": SOURCES[0], "target": TARGET}
     looked |= {"names": ["encoder", "decoder", "output"]}
     *found, values = node.results(tiny, *asked, looked)
-    for row in range(len(SOURCES)):
-        (ids,), (score,), _ = lists(greedy, row)
-        assert found[row]["ids"] == ids
-        assert_allclose(np.mean(found[row]["scores"] or 0), score, atol=1e-5)
-        assert found[row]["tokens"] == tiny.tokenizer.target.tokens(ids)
-        assert found[row]["translation"] == tiny.tokenizer.target.decode([ids])[0]
-        hypotheses, (ids, scores, ranks) = (
-            found[3 + row]["hypotheses"],
-            lists(beam, row),
-        )
-        assert [x["ids"] for x in hypotheses] == ids[: len(hypotheses)]
-        count = len(hypotheses)
-        assert_allclose([x["score"] for x in hypotheses], scores[:count], atol=1e-5)
-        assert_allclose([x["rank"] for x in hypotheses], ranks[:count], atol=1e-5)
-        assert count == 3 or SOURCES[row] == [END_ID]
+    limits = length_limit(padded(SOURCES), DecodingOptions(), tiny.max_length)
+    # Each token is the likeliest after those before it: so all are Python's.
+    starts = [[START_ID, *answer["ids"][:-1]] for answer in found]
+    logits = np.asarray(tiny.transformer((padded(SOURCES), padded(starts))))
+    log_p = numpy_version.log_softmax(logits)
+    for answer, row, limit in zip(found, log_p, np.asarray(limits), strict=True):
+        ids, places = answer["ids"], np.arange(len(answer["ids"]))
+        best = END_ID + row[: len(ids), END_ID:].argmax(-1)
+        assert ids == best.tolist()
+        assert END_ID not in ids[:-1]
+        assert len(ids) == limit or (ids[-1] == END_ID and len(ids) < limit)
+        assert_allclose(answer["scores"], row[places, ids], atol=1e-5)
+        assert answer["tokens"] == tiny.tokenizer.target.tokens(ids)
+        assert answer["translation"] == tiny.tokenizer.target.decode([ids])[0]
     node.assert_close(values, node.values_of(tiny.transformer, SOURCES[0], TARGET))
 
 
-@pytest.mark.parametrize("n_best", [1, 2])
-@pytest.mark.parametrize("penalty", [None, 0.0, 1.5])
-def test_beam_search_with_a_length_penalty(penalty, n_best):
+def test_an_empty_source_has_an_empty_translation(switched):
+    asked = [{"type": name, "source": [END_ID]} for name in ("translate", "beam")]
+    greedy, beam = node.results(switched, *asked)
+    assert greedy["ids"] == greedy["scores"] == [] and greedy["translation"] == ""
+    assert [(x["ids"], x["rank"]) for x in beam["hypotheses"]] == [([], 0)]
+
+
+@pytest.mark.parametrize(("penalty", "n_best"), [(None, 4), (0.0, 1), (1.5, 2)])
+def test_beams_are_python_s(penalty, n_best):
     tiny = translator("pre_norm")
     bias = tiny.transformer.final_layer.bias
     bias.assign(np.array(bias) + 2 * (np.arange(bias.shape[0]) == END_ID))
     options = {"beam_size": 4, "n_best": n_best, "length_penalty": penalty}
     found = decode(tiny.transformer, padded(SOURCES), DecodingOptions(**options))
     asked = {"type": "beam", "beams": 4, "nBest": n_best, "lengthPenalty": penalty}
-    answers = node.results(
-        tiny, *[asked | {"source": source} for source in SOURCES[:2]]
-    )
+    answers = node.results(tiny, *[asked | {"source": source} for source in SOURCES])
     for row, answer in enumerate(answers):
         ids, _, ranks = lists(found, row)
         assert [x["ids"] for x in answer["hypotheses"]] == ids
@@ -198,16 +199,15 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_each_switch_breaks_what_it_says(name, monkeypatch):
-    tiny = node.tiny(**SWITCHED)
+def test_each_switch_breaks_what_it_says(name, switched, monkeypatch):
     switches, change = BROKEN[name]
     source = {"source": SOURCES[0], "switches": switches}
     steps = {"type": "translate", **source, "forced": TARGET}
     whole = {"type": "inspect", **source, "target": TARGET, "names": ["output"]}
     step = whole | {"step": len(TARGET)}
     intact = whole | {"switches": {}}
-    found, whole, step, intact = node.results(tiny, steps, whole, step, intact)
-    weights = copy.deepcopy(oracle.transformer_weights(tiny.transformer))
+    found, whole, step, intact = node.results(switched, steps, whole, step, intact)
+    weights = copy.deepcopy(oracle.transformer_weights(switched.transformer))
     change(weights, monkeypatch)
     inputs = np.array([SOURCES[0]]), np.array([[START_ID, *TARGET]])
     logits, _ = numpy_version.transformer(*inputs, weights, 4, "pre")
@@ -224,11 +224,10 @@ def test_each_switch_breaks_what_it_says(name, monkeypatch):
     assert difference > 1e-3 * np.abs(expected).max()
 
 
-def test_padding_is_hidden_until_the_switch_shows_it():
-    tiny = node.tiny(**SWITCHED)
+def test_padding_is_hidden_until_the_switch_shows_it(switched):
     asked = {"type": "translate", "source": SOURCES[0]}
     intact, hidden, shown = node.results(
-        tiny,
+        switched,
         asked,
         asked | {"switches": {"pads": 2}},
         asked | {"switches": {"pads": 2, "paddingMask": False}},
@@ -237,7 +236,7 @@ def test_padding_is_hidden_until_the_switch_shows_it():
     assert_allclose(hidden["scores"], intact["scores"], rtol=1e-6)
     source = np.array([[*SOURCES[0], *[0] * 2]])
     written = np.array([[START_ID, *shown["ids"][:-1]]])
-    logits = tiny.transformer(
+    logits = switched.transformer(
         (source, written), source_mask=np.ones_like(source, "bool")
     )
     log_p = numpy_version.log_softmax(logits)[0]
@@ -245,10 +244,9 @@ def test_padding_is_hidden_until_the_switch_shows_it():
     assert_allclose(shown["scores"], scores, atol=1e-5)
 
 
-def test_the_temperature_of_the_next_token_changes_its_probability_alone():
-    tiny = node.tiny(**SWITCHED)
+def test_the_temperature_of_the_next_token_changes_its_probability_alone(switched):
     asked = {"type": "translate", "source": SOURCES[0]}
     intact, flat = node.results(
-        tiny, asked, asked | {"switches": {"outputTemperature": 2}}
+        switched, asked, asked | {"switches": {"outputTemperature": 2}}
     )
     assert flat["ids"] == intact["ids"] and flat["scores"] < intact["scores"]
