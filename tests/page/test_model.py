@@ -114,8 +114,11 @@ def assert_is_a_tree(answer, beams):
     assert [x for x in answer["hypotheses"] if x["ids"] not in ended] == []
 
 
-def rows_rounded(matrix, bits):
-    """Each column of a kernel, which makes one unit, at 2 ** bits - 1 levels."""
+def rounded(matrix, bits):
+    """Each column of a kernel, which makes one unit, at 2 ** bits - 1 levels.
+
+    The page rounds the rows that it stores: those of W2, and columns of other kernels.
+    """
     matrix = matrix.astype(float)
     step = np.abs(matrix).max(axis=0) / (2 ** (bits - 1) - 1)
     return np.floor(matrix / step + 0.5) * step
@@ -171,14 +174,16 @@ def silent_layer(weights, patch):
 def rounded_to(bits):
     def change(weights, patch):
         for part in (weights["encoder"], weights["decoder"]):
-            part["embedding"] = rows_rounded(part["embedding"].T, bits).T
+            part["embedding"] = rounded(part["embedding"].T, bits).T
         groups = [*every_attention(weights)]
         for stack in ("encoder", "decoder"):
             groups += [layer["feed_forward"] for layer in weights[stack]["layers"]]
         for group in [*groups, weights["output"]]:
             for name, value in group.items():
-                if value.ndim > 1:
-                    group[name] = rows_rounded(value, bits)
+                if name == "w2":
+                    group[name] = rounded(value.T, bits).T
+                elif value.ndim > 1:
+                    group[name] = rounded(value, bits)
 
     return change
 

@@ -1,4 +1,4 @@
-// Matrices: how the page stores, rounds and multiplies them.
+// Matrices and rows of numbers: how the page stores, rounds and multiplies them.
 
 export class Matrix {
   constructor(shape, data) {
@@ -22,6 +22,26 @@ export class Matrix {
       else timesOne(this, x[row], result[row]);
     }
     return result;
+  }
+
+  // The sum of the rows, each times its number in x: (rows, depth), for x (rows, units).
+  // A number that is 0 costs nothing.
+  sumOfRows(x) {
+    return x.map((numbers) => {
+      const sum = new Float32Array(this.shape[1]);
+      let waiting = []; // four rows at once need fewer reads of the sum
+      for (let unit = 0; unit < numbers.length; unit++) {
+        if (numbers[unit] !== 0) waiting.push(unit);
+        if (waiting.length < 4) continue;
+        addFour(sum, numbers, waiting, this);
+        waiting = [];
+      }
+      for (const unit of waiting) {
+        const row = this.row(unit);
+        for (let i = 0; i < sum.length; i++) sum[i] += numbers[unit] * row[i];
+      }
+      return sum;
+    });
   }
 
   // Each row rounded to 2 ** bits - 1 levels around 0.
@@ -95,6 +115,30 @@ function timesTwo({ shape: [units, depth], data }, x, z, xs, zs) {
   }
 }
 
+function addFour(sum, numbers, units, { shape: [, depth], data }) {
+  const [na, nb, nc, nd] = units.map((unit) => numbers[unit]);
+  const [a, b, c, d] = units.map((unit) => unit * depth);
+  for (let i = 0; i < depth; i++)
+    sum[i] += na * data[a + i] + nb * data[b + i] + nc * data[c + i] + nd * data[d + i];
+}
+
+export function dot(a, b) {
+  let sum = 0;
+  for (let i = 0; i < a.length; i++) sum += a[i] * b[i];
+  return sum;
+}
+
+export function add(x, y) {
+  return x.map((row, i) => row.map((v, unit) => v + y[i][unit]));
+}
+
+export function weightedSum(weights, rows) {
+  const sum = new Float32Array(rows[0].length);
+  for (let s = 0; s < rows.length; s++)
+    for (let unit = 0; unit < sum.length; unit++) sum[unit] += weights[s] * rows[s][unit];
+  return sum;
+}
+
 // The weights that packing.py packs, as a tree of the names in Python:
 // encoder/layer_0/ffn/hidden/kernel is weights.encoder.layers[0].ffn.hidden.kernel.
 // Matrices are float16 in the buffer; `bits` rounds them further.
@@ -135,4 +179,12 @@ function halfPrecision() {
     const size = exponent ? 2 ** (exponent - 15) * (1 + fraction) : 2 ** -14 * fraction;
     return bits >> 15 ? -size : size;
   });
+}
+
+export function fromBase64(text) {
+  if (Uint8Array.fromBase64) return Uint8Array.fromBase64(text);
+  const binary = atob(text);
+  const bytes = new Uint8Array(binary.length);
+  for (let i = 0; i < bytes.length; i++) bytes[i] = binary.charCodeAt(i);
+  return bytes;
 }

@@ -7,6 +7,7 @@
 // `model` is a `Transformer`: its settings, its weights, and the switches that break it.
 // If `model.note` is a function, it gets every value on the way, each with a name.
 
+import { add, dot, weightedSum } from "./matrix.js";
 import { END_ID, PAD_ID, START_ID } from "./tokenizer.js";
 
 const EPSILON = 1e-6; // what layer normalisation adds to the variance
@@ -129,7 +130,9 @@ function FeedForward(model, weights, x) {
   const activate = swish ? (v) => v / (1 + Math.exp(-v)) : (v) => Math.max(0, v);
   return AddAndNorm(model, weights, x, (y) => {
     const hidden = Projection(y, weights.hidden).map((row) => row.map(activate)); // (length, dff)
-    const output = Projection(hidden, weights.output); // (length, d_model)
+    // Each hidden unit that fires adds its row of W2; most are 0.
+    const { kernel, bias } = weights.output;
+    const output = addBias(kernel.sumOfRows(hidden), bias); // (length, d_model)
     model.note?.(weights.path, { hidden, output });
     return output;
   });
@@ -237,7 +240,8 @@ export class Transformer {
     const tied = { kernel: decoder.embedding.pieces.embeddings, bias };
     const [logits] = Projection(x.slice(-1), final_layer ?? tied); // (vocab)
     this.note?.("output", { logits });
-    return logits.map((v) => v / this.switches.outputTemperature);
+    const { outputTemperature } = this.switches;
+    return outputTemperature === 1 ? logits : logits.map((v) => v / outputTemperature);
   }
 
   // The most tokens in a translation; none for a source that has only the end token.
@@ -293,10 +297,10 @@ export class Transformer {
       }
       finished = finished.sort((a, b) => b.rank - a.rank).slice(0, beams);
       const kept = candidates.filter(({ id }) => id !== END_ID).slice(0, beams);
-      const copied = (cache) => cache.map(({ key, value }) => ({ key: [...key], value: [...value] }));
+      const copied = ({ key, value }) => ({ key: [...key], value: [...value] });
       going = kept.map((candidate, place) => {
         if (length < limit) Object.assign(candidate, { state: "kept", place });
-        const cache = copied(going[candidate.parent].cache);
+        const cache = going[candidate.parent].cache.map(copied);
         return { ids: extended(candidate), total: candidate.total, cache };
       });
       steps.push(candidates);
@@ -310,38 +314,38 @@ export class Transformer {
 
 // x W + b for each row: (rows, units). The kernel is W with a row for each unit.
 function Projection(x, { kernel, bias }) {
-  const y = kernel.times(x); // (rows, units)
-  return bias ? y.map((row) => row.map((v, unit) => v + bias[unit])) : y;
+  return addBias(kernel.times(x), bias);
 }
 
-function dot(a, b) {
-  let sum = 0;
-  for (let i = 0; i < a.length; i++) sum += a[i] * b[i];
-  return sum;
-}
-
-function add(x, y) {
-  return x.map((row, i) => row.map((v, unit) => v + y[i][unit]));
-}
-
-function weightedSum(weights, rows) {
-  const sum = new Float32Array(rows[0].length);
-  weights.forEach((weight, s) => rows[s].forEach((v, unit) => (sum[unit] += weight * v)));
-  return sum;
+function addBias(x, bias) {
+  return bias ? x.map((row) => row.map((v, unit) => v + bias[unit])) : x;
 }
 
 // Shares that sum to 1; what is not visible has none, and if nothing is, all are 0.
-export function softmax(scores, temperature = 1, visible = () => true) {
-  let most = -Infinity; // subtracted, so that no power overflows
-  scores.forEach((v, i) => (most = visible(i) ? Math.max(most, v) : most));
-  const shares = scores.map((v, i) => (visible(i) ? Math.exp((v - most) / temperature) : 0));
-  const total = shares.reduce((sum, v) => sum + v, 0);
-  return total ? shares.map((v) => v / total) : shares;
+export function softmax(scores, temperature = 1, visible = null) {
+  const seen = visible ? scores.map((v, i) => (visible(i) ? v : -Infinity)) : scores;
+  const most = largest(seen); // subtracted, so that no power overflows
+  const shares = new Float32Array(scores.length);
+  if (most === -Infinity) return shares;
+  let total = 0;
+  for (let i = 0; i < seen.length; i++) {
+    shares[i] = Math.exp((seen[i] - most) / temperature);
+    total += shares[i];
+  }
+  return shares.map((v) => v / total);
 }
 
 function logSumExp(logits) {
-  const most = logits.reduce((a, b) => Math.max(a, b));
-  return most + Math.log(logits.reduce((sum, v) => sum + Math.exp(v - most), 0));
+  const most = largest(logits);
+  let sum = 0;
+  for (let id = 0; id < logits.length; id++) sum += Math.exp(logits[id] - most);
+  return most + Math.log(sum);
+}
+
+function largest(values) {
+  let most = -Infinity;
+  for (let i = 0; i < values.length; i++) if (values[i] > most) most = values[i];
+  return most;
 }
 
 // The ids of the highest logits, best first. Padding, unknown and start never come next:

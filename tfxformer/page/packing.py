@@ -15,22 +15,9 @@ FOLDER = Path(__file__).parent
 MOST_BYTES = 64_000_000  # of weights: a phone's browser holds the text and the numbers
 # What model.js knows of `Transformer`'s arguments, and the values it knows of some.
 # Dropout is for training alone.
-SETTINGS = {
-    "num_layers",
-    "num_decoder_layers",
-    "d_model",
-    "num_heads",
-    "dff",
-    "input_vocab_size",
-    "target_vocab_size",
-    "norm",
-    "max_length",
-    "learned_positions",
-    "use_positions",
-    "tie_embeddings",
-    "activation",
-    "output_bias",
-}
+SETTINGS = {"num_layers", "num_decoder_layers", "d_model", "num_heads", "dff", "norm"}
+SETTINGS |= {"input_vocab_size", "target_vocab_size", "max_length", "tie_embeddings"}
+SETTINGS |= {"learned_positions", "use_positions", "activation", "output_bias"}
 TRAINING = {"dropout_rate", "attention_dropout", "activation_dropout"}
 VALUES = {"norm": ("post", "pre"), "activation": ("relu", "swish")}
 _IMPORT = re.compile(r'^import (?:({[^}]*}) from )?"\./([\w.]+)";\n', re.MULTILINE)
@@ -89,19 +76,22 @@ def model_parts(translator, name):
     """A model as the page reads it: what JSON holds, and the bytes of its weights.
 
     Takes the arguments of `page`, and raises its errors. Matrices are float16. A
-    projection's matrix is transposed: a row for each unit of its result.
+    projection's matrix is transposed: a row for each unit of its result. That of a
+    feed-forward network's output has a row for each hidden unit, as in Keras.
 
     Returns:
         A dict: the ``name``, the ``settings``, the ``tokenizer``, the ``target``'s
         tokenizer or None, and ``weights``, a list of each one's ``name``, ``shape``
         and ``at``, its first byte. And the bytes.
     """
-    manifest, chunks, size = [], [], 0
+    manifest, chunks = [], []
+    size = 0
     # Vectors first: float32 needs places that 4 divides.
     weights = sorted(translator.transformer.weights, key=lambda x: len(x.shape))
     for weight in weights:
         value, path = np.asarray(weight.value), weight.path.partition("/")[2]
-        value = value.T if path.endswith("kernel") else value
+        if path.endswith("kernel") and not path.endswith("ffn/output/kernel"):
+            value = value.T
         with np.errstate(over="ignore"):  # to infinity, which the next lines refuse
             value = value.astype("<f2" if value.ndim > 1 else "<f4")
         if not np.isfinite(value).all():

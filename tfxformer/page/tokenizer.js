@@ -6,6 +6,8 @@
 // log-probability, and the best sum is found from left to right (Viterbi's algorithm;
 // Kudo 2018).
 
+import { fromBase64 } from "./matrix.js";
+
 export const PAD_ID = 0; // fills up sources
 export const UNK_ID = 1; // stands for what a vocabulary cannot spell
 export const START_ID = 2; // begins each target
@@ -201,12 +203,4 @@ function decodeUtf8(bytes) {
     }
     return "\ufffd" + decodeUtf8(bytes.subarray(1));
   }
-}
-
-export function fromBase64(text) {
-  if (Uint8Array.fromBase64) return Uint8Array.fromBase64(text);
-  const binary = atob(text);
-  const bytes = new Uint8Array(binary.length);
-  for (let i = 0; i < bytes.length; i++) bytes[i] = binary.charCodeAt(i);
-  return bytes;
 }

@@ -31,7 +31,8 @@ MESSAGE = r"""name: "vocabulary" package: "tfxformer.page" message_type { name: 
   field { name: "spelling" number: 3 type_name: "Spelling" }
   field { name: "undo" number: 5 type_name: "Spelling" }
 }"""
-UNIGRAM, USER_DEFINED, BYTE = 1, 4, 6
+UNIGRAM = 1  # its types of models and of tokens
+USER_DEFINED, BYTE = 4, 6
 
 
 def vocabulary(tokenizer):

@@ -38,9 +38,9 @@
 //        and `place` number the hypotheses before and after the step
 
 import { INTACT, Transformer, likeliest, softmax } from "./model.js";
-import { readWeights } from "./matrix.js";
+import { fromBase64, readWeights } from "./matrix.js";
 import { partsOf } from "./sentences.js";
-import { END_ID, START_ID, Tokenizer, fromBase64 } from "./tokenizer.js";
+import { END_ID, START_ID, Tokenizer } from "./tokenizer.js";
 
 const MOST_CHARACTERS = 2000; // a page is for sentences
 const MOST_KEPT = 8; // sentences, each with its switches
