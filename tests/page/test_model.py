@@ -74,6 +74,14 @@ def test_ids_and_values_are_python_s(name):
     node.assert_close(values, node.values_of(tiny.transformer, SOURCES[0], TARGET))
 
 
+def test_one_beam_is_greedy(switched):
+    asked = [{"type": name, "source": SOURCES[0]} for name in ("translate", "beam")]
+    greedy, beam = node.results(switched, *(x | {"beams": 1} for x in asked))
+    (hypothesis,) = beam["hypotheses"]
+    assert hypothesis["ids"] == greedy["ids"]
+    assert_allclose(hypothesis["score"], np.mean(greedy["scores"]))
+
+
 def test_an_empty_source_has_an_empty_translation(switched):
     asked = [{"type": name, "source": [END_ID]} for name in ("translate", "beam")]
     greedy, beam = node.results(switched, *asked)

@@ -265,8 +265,9 @@ export class Transformer {
     return { id, score: logits[id] - logSumExp(logits), logits };
   }
 
-  // Beam search over one sentence, as decoding/beam.py does it. Returns the finished
-  // hypotheses, best first, and for each step its candidates: kept, finished or dropped.
+  // Beam search over one sentence, as decoding/beam.py does it; one beam is greedy.
+  // Returns the finished hypotheses, best first, and for each step its candidates: kept,
+  // finished or dropped.
   beamSearch(source, { beams = 4, nBest = 1, lengthPenalty = null } = {}) {
     const alpha = lengthPenalty; // GNMT's (Wu et al. 2016); null ranks by the mean
     const rank = (total, length) => total / (alpha === null ? length : ((5 + length) / 6) ** alpha);
@@ -306,7 +307,8 @@ export class Transformer {
       steps.push(candidates);
       // Log-probabilities only fall; so no hypothesis can end above this bound.
       const bound = rank(Math.max(...going.map(({ total }) => total)), limit);
-      if (finished.length >= nBest && bound <= finished[nBest - 1].rank) break;
+      const decided = beams === 1 || bound <= finished[nBest - 1]?.rank;
+      if (finished.length >= nBest && decided) break;
     }
     return { hypotheses: finished.slice(0, nBest), steps };
   }

@@ -1,6 +1,6 @@
 // Runs the model beside the page, so that the page never freezes.
 //
-// The page talks to it through page.js, which posts `{ id, type, ...request }` and gets
+// The page talks to it through client.js, which posts `{ id, type, ...request }` and gets
 // `{ id, result }`, `{ id, error }` (a sentence for the reader), or, while a
 // translation grows, `{ id, event }`. No request depends on an earlier one: each names
 // its source, what is written so far, and the switches (INTACT in model.js) that it
@@ -174,6 +174,7 @@ function inspect({ source, target = [], step, names, switches }) {
   if (!sentence.values) {
     model.note = note;
     model.encode(source);
+    model.note = null;
     sentence.values = { ...found };
   }
   const state = stateFor(model, source, target.slice(0, step));
