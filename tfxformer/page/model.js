@@ -37,12 +37,12 @@ export function positionalEncoding(position, depth) {
 
 // Embeddings times the square root of d_model, plus positions (3.4, 3.5).
 function PositionalEmbedding(model, weights, ids, start) {
-  const { d_model, learned_positions, use_positions } = model.settings;
+  const { d_model, use_positions } = model.settings;
   const scale = Math.sqrt(d_model);
   const { embeddings } = weights.pieces;
   const embedding = ids.map((id) => embeddings.row(id).map((v) => v * scale)); // (length, d_model)
-  const encode = (position) =>
-    learned_positions ? weights.positions.row(position) : positionalEncoding(position, d_model);
+  const learned = weights.positions; // or the fixed sines and cosines
+  const encode = (position) => learned?.row(position) ?? positionalEncoding(position, d_model);
   const positions = ids.map((_, i) => encode(start + i)); // (length, d_model)
   const positioned = use_positions && model.switches.positions;
   const output = positioned ? add(embedding, positions) : embedding; // (length, d_model)
@@ -216,7 +216,8 @@ export class Transformer {
 
   // The encoder's output, and the keys and values that each decoder layer makes of it.
   encode(ids) {
-    ids = [...ids, ...Array(this.switches.pads).fill(PAD_ID)];
+    const pads = Math.max(0, Math.min(this.switches.pads, this.settings.max_length - ids.length));
+    ids = [...ids, ...Array(pads).fill(PAD_ID)];
     const visible = (_, s) => !this.switches.paddingMask || ids[s] !== PAD_ID;
     const context = Encoder(this, this.weights.encoder, ids, visible); // (source, d_model)
     const { layers } = this.weights.decoder;
