@@ -104,7 +104,11 @@ def test_beams_are_python_s(penalty, n_best):
     options = {"beam_size": 4, "n_best": n_best, "length_penalty": penalty}
     found = decode(tiny.transformer, padded(SOURCES), DecodingOptions(**options))
     asked = {"type": "beam", "beams": 4, "nBest": n_best, "lengthPenalty": penalty}
-    answers = node.results(tiny, *[asked | {"source": source} for source in SOURCES])
+    # What is kept of a search with other options changes nothing.
+    other = asked | {"source": SOURCES[0], "beams": 5, "lengthPenalty": 0.7}
+    asked = [asked | {"source": source} for source in SOURCES]
+    _, *answers, again = node.results(tiny, other, *asked, asked[0])
+    assert again == answers[0]
     for row, answer in enumerate(answers):
         ids, _, ranks = lists(found, row)
         assert [x["ids"] for x in answer["hypotheses"]] == ids

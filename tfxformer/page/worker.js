@@ -198,7 +198,9 @@ function flat(value) {
 }
 
 function beam({ source, beams, nBest, lengthPenalty, switches }) {
-  const found = modelFor(switches).beamSearch(source, { beams, nBest, lengthPenalty });
+  const model = modelFor(switches);
+  remember(model, keptFor(model, source));
+  const found = model.beamSearch(source, { beams, nBest, lengthPenalty });
   const token = (id) => loaded.target.tokens([id])[0];
   return {
     hypotheses: found.hypotheses.map((hypothesis) => ({
@@ -207,6 +209,29 @@ function beam({ source, beams, nBest, lengthPenalty, switches }) {
       translation: loaded.target.decode(hypothesis.ids),
     })),
     steps: found.steps.map((step) => step.map((candidate) => ({ ...candidate, token: token(candidate.id) }))),
+  };
+}
+
+// Lets a model look up what it has computed for a sentence: most hypotheses come again
+// when the reader moves a slider. Only one sentence's hypotheses are kept: each has its
+// logits.
+function remember(model, sentence) {
+  for (const other of kept.values()) if (other !== sentence) other.hypotheses.clear();
+  const decodeStep = model.decodeStep.bind(model);
+  model.encode = () => sentence.state.encoded;
+  model.decodeStep = (ids, encoded, cache) => {
+    const known = sentence.hypotheses.get(ids.join());
+    if (known) {
+      cache.forEach(({ key, value }, layer) => {
+        key.push(known.rows[layer].key);
+        value.push(known.rows[layer].value);
+      });
+      return known.logits;
+    }
+    const logits = decodeStep(ids, encoded, cache);
+    const rows = cache.map(({ key, value }) => ({ key: key.at(-1), value: value.at(-1) }));
+    sentence.hypotheses.set(ids.join(), { logits, rows });
+    return logits;
   };
 }
 
@@ -223,7 +248,8 @@ function modelFor(switches) {
 // What is known of a sentence under some switches.
 function keptFor(model, source) {
   const key = JSON.stringify([source, model.switches]);
-  const sentence = kept.get(key) ?? { values: null, state: model.begin(source) };
+  const known = kept.get(key);
+  const sentence = known ?? { state: model.begin(source), values: null, hypotheses: new Map() };
   kept.delete(key); // the newest comes last
   kept.set(key, sentence);
   if (kept.size > MOST_KEPT) kept.delete(kept.keys().next().value);
