@@ -9,7 +9,8 @@
 const waiting = new Map(); // id -> { resolve, reject, onEvent }
 let last = 0;
 
-const script = new Blob([document.getElementById("worker").textContent], { type: "text/javascript" });
+const { textContent } = document.getElementById("worker");
+const script = new Blob([textContent], { type: "text/javascript" });
 const worker = new Worker(URL.createObjectURL(script));
 
 worker.onmessage = ({ data: { id, event, error, result } }) => {

@@ -2,7 +2,7 @@
 
 import { tfxformer } from "./client.js";
 
-const [text, output, status] = ["text", "translation", "status"].map((id) => document.getElementById(id));
+const [text, output, status] = document.querySelectorAll("#text, #translation, #status");
 let stop = new AbortController();
 async function show() {
   stop.abort();

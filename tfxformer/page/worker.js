@@ -72,7 +72,7 @@ function load({ model, weights }) {
   }
   const needed = Math.max(...model.weights.map(({ shape, at }) => at + bytesOf(shape)));
   if (bytes.length < needed)
-    throw Error("This file is incomplete: some of the model's weights are missing. Please get it again.");
+    throw Error("This file is incomplete: weights of the model are missing. Please get it again.");
   const source = new Tokenizer(model.tokenizer);
   const target = model.target ? new Tokenizer(model.target) : source;
   loaded = { ...model, buffer: bytes.buffer, source, target, byBits: new Map() };
@@ -84,9 +84,12 @@ const bytesOf = (shape) => (shape.length === 1 ? 4 * shape[0] : 2 * shape[0] * s
 
 function tokenize({ text }) {
   const parts = cut(text);
-  const sentences = parts.flatMap((part, place) =>
-    place % 2 ? [{ space: parts[place - 1], text: part, ...tokensOf(loaded.source, sourceOf(part)) }] : [],
-  );
+  const sentences = [];
+  for (let place = 1; place < parts.length; place += 2) {
+    const [space, text] = parts.slice(place - 1, place + 1);
+    const ids = sourceOf(text);
+    sentences.push({ space, text, ids, tokens: loaded.source.tokens(ids) });
+  }
   return { parts: sentences, space: parts.at(-1) };
 }
 
@@ -99,9 +102,10 @@ function cut(text) {
 }
 
 // A sentence's ids for the encoder.
-const sourceOf = (text) => [...loaded.source.encode(text).slice(0, loaded.settings.max_length - 1), END_ID];
-
-const tokensOf = (tokenizer, ids) => ({ ids, tokens: tokenizer.tokens(ids) });
+function sourceOf(text) {
+  const ids = loaded.source.encode(text);
+  return [...ids.slice(0, loaded.settings.max_length - 1), END_ID];
+}
 
 async function translate({ text, source, forced = [], switches, count = 10 }, { tell, stopped }) {
   const pieces = source ? ["", "", ""] : cut(text);
@@ -114,12 +118,19 @@ async function translate({ text, source, forced = [], switches, count = 10 }, { 
     for (const step of stepsOf(ids, place === 1 ? forced : [], switches, count)) {
       steps.push(step);
       // A character of several tokens stays hidden until it is complete.
-      tell({ part: parts.length, step, translation: translation + written().replace(/\ufffd+$/, "") });
+      const shown = translation + written().replace(/\ufffd+$/, "");
+      tell({ part: parts.length, step, translation: shown });
       await turn();
       if (stopped()) throw Error("The translation was stopped.");
     }
-    const { tokens } = tokensOf(loaded.source, ids);
-    parts.push({ text: pieces[place], source: ids, sourceTokens: tokens, ...gather(steps), steps, translation: written() });
+    parts.push({
+      text: pieces[place],
+      source: ids,
+      sourceTokens: loaded.source.tokens(ids),
+      translation: written(),
+      ...gather(steps),
+      steps,
+    });
     translation += written() + pieces[place + 1];
   }
   return { translation, ...gather(parts.flatMap(({ steps }) => steps)), parts };
@@ -147,7 +158,8 @@ function* stepsOf(source, forced, switches, count) {
   const model = modelFor(switches);
   const state = stateFor(model, source, []);
   // What is forced always gets one more token.
-  if (state.limit) state.limit = Math.min(Math.max(state.limit, forced.length + 1), model.settings.max_length);
+  const needed = Math.min(forced.length + 1, model.settings.max_length);
+  if (state.limit) state.limit = Math.max(state.limit, needed);
   while (state.going) {
     const given = forced[state.ids.length - 1];
     const { id, score, logits } = model.step(state, given);
@@ -158,7 +170,8 @@ function* stepsOf(source, forced, switches, count) {
       logit: logits[id],
       probability: probabilities[id],
     });
-    yield { ...about(id), score, forced: given !== undefined, candidates: likeliest(logits, count).map(about) };
+    const candidates = likeliest(logits, count).map(about);
+    yield { ...about(id), score, forced: given !== undefined, candidates };
   }
   keptFor(model, source).state = state;
 }
@@ -208,7 +221,7 @@ function beam({ source, beams, nBest, lengthPenalty, switches }) {
       tokens: hypothesis.ids.map(token),
       translation: loaded.target.decode(hypothesis.ids),
     })),
-    steps: found.steps.map((step) => step.map((candidate) => ({ ...candidate, token: token(candidate.id) }))),
+    steps: found.steps.map((step) => step.map((one) => ({ ...one, token: token(one.id) }))),
   };
 }
 
@@ -265,7 +278,10 @@ function stateFor(model, source, target) {
   const state = {
     encoded,
     ids: [START_ID, ...target.slice(0, same)],
-    cache: cache.map(({ key, value }) => ({ key: key.slice(0, same), value: value.slice(0, same) })),
+    cache: cache.map((layer) => ({
+      key: layer.key.slice(0, same),
+      value: layer.value.slice(0, same),
+    })),
     limit,
     going: limit > 0,
   };
