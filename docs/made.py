@@ -107,7 +107,8 @@ def write_attention_page(app, error):
         error: the error that ended the build, or None.
     """
     from tfxformer import Translator
-    from tfxformer.plots.attention_maps import attention_maps, attention_page, readable
+    from tfxformer.plots.attention_maps import attention_maps, readable
+    from tfxformer.plots.attention_page import attention_page
 
     if error is None and app.builder.format == "html":
         queries, keys, weights = attention_maps(Translator.load(), SENTENCE)["cross"]

@@ -8,54 +8,15 @@ import keras
 import numpy as np
 import oracle
 import pytest
+from id_pairs import Numbers, make_rows, write
 
 from tfxformer import batches, masked_loss
-from tfxformer.batches import (
-    TokenFile,
-    TrainingBatches,
-    evaluation_batches,
-    make_batches,
-    write_tokens,
-)
+from tfxformer.batches import TrainingBatches, evaluation_batches, make_batches
 from tfxformer.errors import UserError
+from tfxformer.token_file import TokenFile
 from tfxformer.tokenizer import Tokenizer
 
 SMALL = {"tokens_per_batch": 1024, "max_length": 64}
-
-
-class Numbers:
-    """A tokenizer for texts of ids; sampling repeats the ids ``times`` times."""
-
-    vocab_size, times = 5000, 2
-    sides = property(lambda self: (self, self))
-
-    def encode(self, texts, alpha=0.0):
-        times = self.times if alpha else 1
-        return [[int(word) for word in text.split() * times] for text in texts]
-
-    def decode(self, ids):
-        return [" ".join(map(str, row)) for row in ids]
-
-
-def make_rows(count, seed=0, longest=63):
-    """Distinct pairs of ids, with realistic lengths that are similar on both sides."""
-    rng = np.random.default_rng(seed)
-    lengths = np.clip(rng.lognormal(2.7, 0.6, count), 3, longest)
-    both = np.clip(lengths[:, None] * rng.normal(1, 0.15, (count, 2)), 3, longest)
-    return [
-        tuple(
-            (*rng.integers(10, 1000, n - 2).tolist(), 1000 + i // 1000, i % 1000 + 4)
-            for n in pair
-        )
-        for i, pair in enumerate(both.astype(int))
-    ]
-
-
-def write(folder, *sources, max_length=64):
-    """Writes a token file with rows of ids."""
-    decode = Numbers().decode
-    texts = [[tuple(decode(row)) for row in rows] for rows in sources]
-    return write_tokens(folder, texts, Numbers(), max_length)
 
 
 def block(some, number):
@@ -117,7 +78,7 @@ def test_each_pass_of_the_dataset_has_every_pair_once_in_another_order(rows):
         make_batches(pairs, Numbers(), max_length=3)
 
 
-def test_fit_takes_the_dataset_as_it_is():
+def test_keras_fit_trains_on_the_dataset_of_make_batches():
     pairs = [("o gato", "the cat"), ("a casa", "the house")] * 20
     tokenizer = Tokenizer.train(chain.from_iterable(pairs), 300)
     keras.utils.set_random_seed(0)
@@ -130,7 +91,7 @@ def test_fit_takes_the_dataset_as_it_is():
     assert found[-1] < found[0]
 
 
-def test_the_form_of_a_batch(tmp_path):
+def test_a_batch_has_end_tokens_shifted_targets_and_padding(tmp_path):
     tokens = write(tmp_path, [([10, 11], [20]), ([12], [21, 22, 23]), ([], [])])
     some = TrainingBatches(tokens, tokens_per_batch=64, max_length=8)
     [((source, target_in), target_out)] = block(some, 0)
@@ -138,22 +99,6 @@ def test_the_form_of_a_batch(tmp_path):
     assert source[order].tolist() == [[10, 11, 3], [12, 3, 0], [3, 0, 0]]
     assert target_in[order].tolist() == [[2, 20, 0, 0], [2, 21, 22, 23], [2, 0, 0, 0]]
     assert target_out[order].tolist() == [[20, 3, 0, 0], [21, 22, 23, 3], [3, 0, 0, 0]]
-
-
-# --- The file of tokens ---
-
-
-def test_what_is_too_long_is_counted_and_sources_stay_apart(rows, tmp_path):
-    short = [row for row in rows if max(map(len, row)) < 20]
-    tokens = write(tmp_path, rows, rows[:7], max_length=20)
-    assert tokens.sources[0]["pairs"] == len(short)
-    assert tokens.sources[0]["too_long"] == 3000 - len(short)
-    same, other = (write(tmp_path / x, rows[: 7 + i]) for i, x in enumerate("ab"))
-    digests = [each.sources[-1]["digest"] for each in (tokens, same, other)]
-    assert digests[0] == digests[1] != digests[2]
-    sides = TokenFile(tmp_path).rows(np.arange(len(tokens))).sides(slice(None))
-    found = [*zip(map(tuple, sides[::2]), map(tuple, sides[1::2]), strict=True)]
-    assert found[: len(short)] == short
 
 
 # --- The plan ---
@@ -185,7 +130,7 @@ def test_every_epoch_has_every_pair_once_within_the_budget(
                 assert fixed_shapes or (side != 0).any(axis=0).all()
 
 
-def test_hardly_anything_is_padding(tokens, rows):
+def test_padding_is_less_than_a_tenth_of_the_tokens_in_batches(tokens, rows):
     taken = block(TrainingBatches(tokens, **SMALL), 0)
     assert padding(taken) < 0.1
     fullest = [max(inputs[0].size, out.size) for inputs, out in taken]
@@ -195,7 +140,7 @@ def test_hardly_anything_is_padding(tokens, rows):
     assert Counter(chain.from_iterable(map(read, in_order))) == Counter(rows)
 
 
-def test_fixed_shapes_are_few(tmp_path):
+def test_batches_with_fixed_shapes_have_at_most_12_shapes(tmp_path):
     tokens = write(tmp_path, make_rows(4000, longest=127), max_length=128)
     some = TrainingBatches(
         tokens, tokens_per_batch=2048, max_length=128, fixed_shapes=True
@@ -221,7 +166,7 @@ def test_a_pair_that_fills_a_batch_alone_has_the_narrowest_width_that_fits(tmp_p
         assert source.shape == (1, widths[widths >= width].min())
 
 
-def test_epochs_and_seeds_differ_and_length_is_no_curriculum(tokens, rows):
+def test_epochs_and_seeds_order_pairs_differently_and_never_by_length(tokens, rows):
     def order(some):
         numbers = {row: i for i, row in enumerate(rows)}
         found = np.empty(len(rows))
@@ -242,7 +187,9 @@ def test_epochs_and_seeds_differ_and_length_is_no_curriculum(tokens, rows):
 
 
 @pytest.mark.parametrize("weights", [None, [1.0, 3.0]])
-def test_resuming_gives_what_would_have_followed(weights, rows, tmp_path, monkeypatch):
+def test_batches_resumed_at_any_position_continue_the_same_sequence(
+    weights, rows, tmp_path, monkeypatch
+):
     """At any batch, across blocks and epochs, without replaying earlier batches."""
     monkeypatch.setattr(batches, "BLOCK_PAIRS", 150)
     tokens = write(tmp_path, rows[:300], rows[300:400])
@@ -263,7 +210,9 @@ def test_resuming_gives_what_would_have_followed(weights, rows, tmp_path, monkey
         assert planned[0] == position[0]
 
 
-def test_weights_settle_the_mixture_and_nothing_is_drawn_twice(rows, tmp_path):
+def test_source_weights_set_the_mixture_and_pairs_come_at_most_twice_a_block(
+    rows, tmp_path
+):
     tokens = write(tmp_path, rows[:1000], rows[1000:1500])
     some = TrainingBatches(tokens, **SMALL, weights=[1.0, 3.0])
     first = {*rows[:1000]}
@@ -274,7 +223,7 @@ def test_weights_settle_the_mixture_and_nothing_is_drawn_twice(rows, tmp_path):
         assert max(Counter(taken).values()) <= 2
 
 
-def test_sources_smaller_than_a_batch_fill_it_with_pairs_that_come_again(tmp_path):
+def test_sources_smaller_than_a_batch_repeat_their_pairs_to_fill_it(tmp_path):
     one, other = ([([4 + i], [9 + i]) for i in range(5)] for _ in range(2))
     tokens = write(tmp_path, one, other, max_length=8)
     weights = {"weights": [1.0, 1.0]}
@@ -283,7 +232,9 @@ def test_sources_smaller_than_a_batch_fill_it_with_pairs_that_come_again(tmp_pat
     assert source.shape == (32, 2)
 
 
-def test_draws_change_the_tokens_and_never_the_text(rows, tmp_path):
+def test_subword_sampling_uses_the_plain_tokens_where_a_sample_is_too_long(
+    rows, tmp_path
+):
     tokenizer = Numbers()
     tokens = write(tmp_path, rows[:200])
     some = TrainingBatches(tokens, **SMALL, tokenizer=tokenizer, alpha=0.1)
@@ -295,7 +246,7 @@ def test_draws_change_the_tokens_and_never_the_text(rows, tmp_path):
     assert Counter(chain.from_iterable(map(read, block(some, 0)))) == expected
 
 
-def test_memory_does_not_grow_with_the_pairs(tmp_path, monkeypatch):
+def test_memory_for_batches_grows_by_at_most_24_bytes_a_pair(tmp_path, monkeypatch):
     """Except for 24 bytes a pair."""
     monkeypatch.setattr(batches, "BLOCK_PAIRS", 1000)
     rows, peaks = make_rows(1000), []

@@ -73,7 +73,9 @@ TYPE = "the text must be a string, and the id a string"
         ),
     ],
 )
-def test_formats(tmp_path, shouting, name, text, expected, reasons):
+def test_bulk_translates_text_csv_tsv_and_jsonl_and_reports_bad_records(
+    tmp_path, shouting, name, text, expected, reasons
+):
     data = text.encode("utf-8", "surrogateescape")
     (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith("gz") else data)
     options = {} if name == "a.pt" else {"column": "body", "id_column": "n"}
@@ -87,12 +89,12 @@ def test_formats(tmp_path, shouting, name, text, expected, reasons):
     assert sum(counts.values()) == len(reasons)
 
 
-def test_capitals_in_a_name_do_not_change_its_format():
+def test_capitals_in_a_file_name_do_not_change_its_bulk_format():
     names = "DATA.CSV", "a.Tsv.GZ", "a.JSONL", "a.TXT"
     assert [bulk._format_of(x, None) for x in names] == ["csv", "tsv", "jsonl", "text"]
 
 
-def test_parquet(tmp_path, shouting):
+def test_bulk_translates_parquet_and_refuses_ids_of_different_types(tmp_path, shouting):
     columns = {"n": [7, 8, 9], "text": ["olá", None, "fim"], "more": [0, 0, 0]}
     bulk.parquet.write_table(bulk.pa.table(columns), tmp_path / "a.parquet")
     others = {"n": ["x"], "text": ["sim"]}  # ids of another type
@@ -107,7 +109,9 @@ def test_parquet(tmp_path, shouting):
     assert [*dead] == ["a.parquet:2"]
 
 
-def test_patterns_and_a_batch_that_fails_is_tried_again_one_by_one(tmp_path, shouting):
+def test_bulk_expands_patterns_and_retries_a_failed_batch_record_by_record(
+    tmp_path, shouting
+):
     (tmp_path / "a[1].txt").write_text("um\nrefused\n", "utf-8")
     (tmp_path / "c.jsonl").write_text('{"text": "três"}\n', "utf-8")
     (tmp_path / "empty.txt").touch()
@@ -182,7 +186,7 @@ REFUSED = """
 
 
 @pytest.mark.parametrize("line", REFUSED.strip().splitlines())
-def test_one_line_says_what_is_wrong(tmp_path, monkeypatch, command, line):
+def test_bulk_refuses_wrong_options_in_one_line(tmp_path, monkeypatch, command, line):
     options, message = line.split(" | ")
     monkeypatch.chdir(tmp_path)
     for name in ("folder", "done"):
@@ -195,7 +199,9 @@ def test_one_line_says_what_is_wrong(tmp_path, monkeypatch, command, line):
     assert not (tmp_path / "o").exists()
 
 
-def test_the_command_answers_as_the_model(tmp_path, command, exported, served):
+def test_the_bulk_command_gives_the_translations_of_the_model(
+    tmp_path, command, exported, served
+):
     texts = ["Bom dia!", "O gato bebe leite. O cão dorme.", "Onde está a Ana?"]
     (tmp_path / "a.txt").write_text("\n".join([*texts, ""]), "utf-8")
     options = ["-i", tmp_path / "a.txt", "--out", tmp_path / "o", "--model", exported]

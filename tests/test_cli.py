@@ -38,7 +38,9 @@ def test_lines_are_translated_in_order(run_folder, tmp_path, translator, command
     assert f"to translate the file: -i {file}\n" in err
 
 
-def test_a_line_may_hold_sentences_and_a_text_lines(run_folder, translator, command):
+def test_translate_splits_a_text_into_lines_and_a_line_into_sentences(
+    run_folder, translator, command
+):
     one, two = (translator(text) for text in ("Olá!", "Bom dia."))
     args = ["translate", "--run", run_folder, "Olá! Bom dia.", "Olá!\n\n Bom dia."]
     assert command(*args)[0] == f"{one} {two}\n{one}\n\n {two}\n"
@@ -47,7 +49,9 @@ def test_a_line_may_hold_sentences_and_a_text_lines(run_folder, translator, comm
     assert out.partition("\t")[2] == f" {two}  {one} \n"
 
 
-def test_given_translations_are_scored(run_folder, translator, command, tmp_path):
+def test_the_score_command_scores_each_pair_of_a_file(
+    run_folder, translator, command, tmp_path
+):
     file = tmp_path / "pairs.tsv"
     file.write_bytes(PAIRS.encode())
     texts = ["O gato bebe leite.", "", "Olá!"]
@@ -75,7 +79,7 @@ def test_decoding_options_reach_the_search(run_folder, command):
 
 @pytest.mark.parametrize("place", ["file", "<stdin>"])
 @pytest.mark.parametrize("name", ["translate", "score"])
-def test_broken_text_stops_after_what_came_before_it(
+def test_translate_and_score_answer_the_lines_before_one_that_is_not_utf_8(
     name, place, run_folder, tmp_path, command, monkeypatch
 ):
     args = [name, "--run", run_folder]
@@ -96,7 +100,9 @@ def test_broken_text_stops_after_what_came_before_it(
             ]
 
 
-def test_columns_of_tatoeba(run_folder, tmp_path, command, translator):
+def test_the_columns_option_selects_source_and_target_of_a_tatoeba_file(
+    run_folder, tmp_path, command, translator
+):
     """The columns are English, Portuguese and attribution."""
     file = tmp_path / "por.txt"
     file.write_text("Good morning.\tBom dia.\tCC-BY 2.0\nHi.\tOlá.\tCC-BY 2.0\n")
@@ -113,7 +119,9 @@ def test_columns_of_tatoeba(run_folder, tmp_path, command, translator):
     assert code == 0 and rows == [["Bom dia.", "Good morning."], ["Olá.", "Hi."]]
 
 
-def test_settings_of_a_command_reach_training(tmp_path, command, monkeypatch):
+def test_options_of_the_train_command_reach_the_training_config(
+    tmp_path, command, monkeypatch
+):
     from tfxformer.training import trainer
 
     taken = []
@@ -136,7 +144,7 @@ def test_settings_of_a_command_reach_training(tmp_path, command, monkeypatch):
 
 
 @pytest.mark.slow
-def test_from_two_columns_to_a_served_model(tmp_path, command):
+def test_commands_train_resume_evaluate_export_and_verify_a_model(tmp_path, command):
     """Train, resume, evaluate, export and verify with their commands."""
     pairs, run = tmp_path / "pairs.tsv.gz", tmp_path / "run"
     lines = [f"O gato tem {n} anos.\tThe cat is {n} years old.\n" for n in range(64)]
@@ -160,7 +168,9 @@ def test_from_two_columns_to_a_served_model(tmp_path, command):
 
 
 @pytest.mark.slow
-def test_quickstart(tmp_path, command, monkeypatch):
+def test_quickstart_trains_and_exports_a_model_that_serves(
+    tmp_path, command, monkeypatch
+):
     """The command of the README."""
     monkeypatch.chdir(tmp_path)
     out, err, code = command("quickstart", "--out", "out")
@@ -188,7 +198,9 @@ def test_quickstart(tmp_path, command, monkeypatch):
     ],
     ids=lambda args: " ".join(args[:2]),
 )
-def test_the_shipped_model_answers(args, command, tmp_path, monkeypatch):
+def test_commands_use_the_shipped_model_by_default(
+    args, command, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "pairs.tsv").write_text("Bom dia!\tGood morning!\n", "utf-8")
     out, err, code = command(*args)
@@ -202,7 +214,7 @@ def test_the_shipped_model_answers(args, command, tmp_path, monkeypatch):
 # --- Help and quiet ------------------------------------------------------------------
 
 
-def test_help_comes_without_tensorflow():
+def test_help_lists_all_commands_without_importing_tensorflow():
     code = "import sys, tfxformer.cli as cli; sys.argv[1:] = ['--help']\n"
     code += "try: cli.main()\nfinally: print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
@@ -216,7 +228,7 @@ def test_help_comes_without_tensorflow():
     assert groups == ["Options", "Start", "Train", "Translate", "Serve", "Look"]
 
 
-def test_types_are_words(command):
+def test_help_shows_the_types_of_options_as_words(command):
     assert "--input <text>" in command("bulk", "--help")[0]
     out, _, _ = command("export", "--help")
     words = (
@@ -229,7 +241,7 @@ def test_types_are_words(command):
 
 
 @pytest.mark.parametrize("args", [["-q", "score"], ["score", "--quiet"], ["score"]])
-def test_quiet_stands_before_or_after_the_command(command, tmp_path, args):
+def test_the_quiet_option_works_before_or_after_the_command(command, tmp_path, args):
     (tmp_path / "in.tsv").touch()
     _, err, code = command(*args, "--run", tmp_path / "no", "-i", tmp_path / "in.tsv")
     assert code == 1 and err.endswith("there is no such run folder\n")
@@ -266,7 +278,9 @@ CLOSED = "tfxformer: error: standard input or output is closed: use /dev/null\n"
         ("stop", "", "tfxformer: interrupted\n", 130),
     ],
 )
-def test_a_command_that_is_cut_off_says_one_line_at_most(line, out, err, code):
+def test_a_full_or_closed_stream_or_ctrl_c_prints_at_most_one_line(
+    line, out, err, code
+):
     command = f'set -o pipefail; "$0" -c "$1" {line}'
     done = subprocess.run(
         ["bash", "-c", command, sys.executable, PROGRAM], capture_output=True, text=True
@@ -334,7 +348,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("args", "message"), WRONG, ids=str)
-def test_wrong_input_ends_in_one_clear_line(
+def test_commands_refuse_wrong_input_with_a_one_line_error(
     args, message, run_folder, tmp_path, command
 ):
     pairs = tmp_path / "pairs.tsv"
@@ -349,7 +363,7 @@ def test_wrong_input_ends_in_one_clear_line(
 
 
 @pytest.mark.parametrize("backend", ["jax", "torch"])
-def test_another_backend_is_refused(command, monkeypatch, tmp_path, backend):
+def test_commands_refuse_another_keras_backend(command, monkeypatch, tmp_path, backend):
     monkeypatch.setenv("KERAS_BACKEND", backend)
     _, err, code = command("translate", "um gato")
     assert code == 1

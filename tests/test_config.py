@@ -39,13 +39,13 @@ def refusal(load, *arguments, **options):
         ("big", (6, 1024, 4096, 16), 0.3),
     ],
 )
-def test_presets_have_the_sizes_of_their_sources(name, sizes, dropout):
+def test_presets_have_the_sizes_of_the_tutorial_and_the_paper(name, sizes, dropout):
     model = load_config(name).model
     assert (model.num_layers, model.d_model, model.dff, model.num_heads) == sizes
     assert model.dropout_rate == dropout
 
 
-def test_the_default_is_the_tutorial_and_loads_share_nothing():
+def test_load_config_returns_a_new_tutorial_preset_by_default():
     assert [*PRESETS] == ["tiny", "tutorial", "base", "big"]
     first, second = load_config(), load_config()
     assert first == load_config("tutorial") == Config()
@@ -66,7 +66,7 @@ def test_overrides_beat_the_file_and_the_file_beats_the_preset(read):
     assert config.model.num_layers == 3 and config.training.seed == 9
 
 
-def test_a_file_names_its_own_preset(read):
+def test_a_config_file_sets_its_preset_and_another_preset_is_refused(read):
     assert read("preset: big").model.d_model == 1024
     assert read("preset: big\nmodel: {dff: 64}").model.dff == 64
     with pytest.raises(UserError, match=r"--preset tiny: .*preset = big: leave one"):
@@ -74,12 +74,12 @@ def test_a_file_names_its_own_preset(read):
 
 
 @pytest.mark.parametrize("text", ["", "# nothing\n", "---\n"])
-def test_an_empty_file_changes_nothing(read, text):
+def test_an_empty_config_file_leaves_the_preset_unchanged(read, text):
     assert read(text, preset="base") == load_config("base")
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_what_is_saved_loads_equal(tmp_path, name):
+def test_a_saved_config_loads_equal_with_any_preset(tmp_path, name):
     odd = ["caf\udce9.tsv", "a\n\t: b.tsv", "1", "null"]  # one is not UTF-8
     values = {"data": {"sources": odd, "valid": "1e5", "weights": [1, 2, 3, 1e-5]}}
     config = load_config(name).updated(**values)
@@ -120,7 +120,9 @@ def test_overrides_are_read_as_yaml(override, value):
         ("model.zzz=1", "model.zzz", None),
     ],
 )
-def test_a_typo_is_named_with_a_suggestion(read, override, named, suggested):
+def test_an_unknown_setting_is_refused_with_a_suggestion(
+    read, override, named, suggested
+):
     meant = f" (did you mean '{suggested}'?)" if suggested else ""
     expected = f"{named}: no such setting{meant}: choose from "
     assert refusal(load_config, overrides=[override]).startswith(expected)
@@ -133,13 +135,13 @@ def test_a_typo_is_named_with_a_suggestion(read, override, named, suggested):
     "override",
     ["training.steps=yes", "training.clip_norm=true", "data.weights=[1, no]"],
 )
-def test_yes_is_no_number(override):
+def test_a_numeric_setting_refuses_yes_no_true_and_false(override):
     with pytest.raises(UserError, match="must not be yes or no, true or false"):
         load_config(overrides=[override])
 
 
 @pytest.mark.parametrize("preset", ["bigg", "", None, 3, ["a"]])
-def test_a_preset_that_does_not_exist(read, preset):
+def test_an_unknown_preset_is_refused_with_a_list_of_presets(read, preset):
     message = refusal(read, yaml.safe_dump({"preset": preset}))
     assert message.startswith(f"{preset}: no such preset")
     assert message.endswith("choose from tiny, tutorial, base, big")
@@ -149,7 +151,7 @@ def test_a_preset_that_does_not_exist(read, preset):
 @pytest.mark.parametrize(
     "override", ["model.dff", "dff=1", "", "preset=big", "model:3"]
 )
-def test_an_override_that_is_none(override):
+def test_an_override_that_is_not_section_name_value_is_refused(override):
     message = refusal(load_config, overrides=[override])
     assert repr(override) in message and "section.name=value" in message
     message = refusal(load_config, overrides=["training.seed=["])
@@ -186,7 +188,9 @@ def test_an_override_that_is_none(override):
         ("training.seed", "4294967296", "less than 4294967296"),
     ],
 )
-def test_a_wrong_value_is_named(read, setting, value, expected):
+def test_a_wrong_value_is_refused_with_its_setting_and_file(
+    read, setting, value, expected
+):
     section, name = setting.split(".")
     file, _, rest = refusal(read, f"{section}:\n  {name}: {value}\n").partition(
         "config.yaml: "
@@ -195,14 +199,14 @@ def test_a_wrong_value_is_named(read, setting, value, expected):
     assert refusal(load_config, overrides=[f"{setting}={value}"]) == rest
 
 
-def test_what_does_not_go_together_may_come_from_several_places(read):
+def test_settings_are_checked_together_after_file_and_overrides_are_merged(read):
     config = read("model: {num_heads: 12}", overrides=["model.d_model=96"])
     assert config.model.num_heads == 12
     message = refusal(read, "model: {max_length: 5000}")
     assert "training.tokens_per_batch = 4096" in message and "5000" in message
 
 
-def test_the_file_is_named_for_its_own_settings_alone(read):
+def test_an_error_in_an_override_does_not_name_the_config_file(read):
     text = "training: {steps: 9}"
     message = refusal(read, text, overrides=["training.steps=0"])
     assert message.startswith("training.steps = 0: ")
@@ -225,5 +229,7 @@ def test_the_file_is_named_for_its_own_settings_alone(read):
         ("model: {3: 1}", "config.yaml: model.3 = 3: must be strings"),
     ],
 )
-def test_a_file_that_is_no_settings(read, text, expected):
+def test_a_config_file_that_is_not_a_mapping_of_sections_is_refused(
+    read, text, expected
+):
     assert expected in refusal(read, text)

@@ -25,7 +25,7 @@ def run(code, **environment):
     )
 
 
-def test_output_is_held_back_unless_the_body_raises():
+def test_quiet_stderr_hides_output_unless_its_body_raises():
     # Text without a newline waits in a buffer, and must appear in the right place.
     done = run("""
         sys.stderr.write("before ")
@@ -45,7 +45,9 @@ def test_output_is_held_back_unless_the_body_raises():
 
 
 @pytest.mark.parametrize("terminal", [True, False])
-def test_a_terminal_shows_how_much_of_a_file_is_read(tmp_path, monkeypatch, terminal):
+def test_watched_lines_shows_its_progress_only_in_a_terminal(
+    tmp_path, monkeypatch, terminal
+):
     shown = io.StringIO()
     monkeypatch.setattr(
         console, "console", Console(file=shown, force_terminal=terminal)
@@ -61,7 +63,9 @@ def test_a_terminal_shows_how_much_of_a_file_is_read(tmp_path, monkeypatch, term
 @pytest.mark.parametrize(
     "code", ["start_tensorflow()", "import tfxformer; tfxformer.Translator"]
 )
-def test_tensorflow_starts_without_a_word_unless_it_is_asked(code, level, quiet):
+def test_tensorflow_starts_silently_unless_tf_cpp_min_log_level_is_0(
+    code, level, quiet
+):
     done = run(code, TF_CPP_MIN_LOG_LEVEL=level)
     assert done.returncode == 0
     assert (done.stderr == "") == quiet

@@ -21,7 +21,9 @@ SENTENCE = "O gato preto bebeu o leite."
 
 
 @pytest.mark.parametrize("text", [f"  {SENTENCE}\n", "Olá! Bom dia.\nSim."])
-def test_a_sentence_grows_a_text_is_one_batch_and_its_parts_follow(brief, text):
+def test_the_demo_streams_one_sentence_batches_several_and_explains_the_first(
+    brief, text
+):
     found, seen = {}, []
     for answer in demo.answers(brief, text):
         found |= answer
@@ -60,12 +62,12 @@ def test_a_sentence_grows_a_text_is_one_batch_and_its_parts_follow(brief, text):
         ("a" * 2001, "2,001 characters, and this page takes 2,000"),
     ],
 )
-def test_what_cannot_be_translated_is_told(brief, text, message):
+def test_the_demo_refuses_empty_and_too_long_text(brief, text, message):
     with pytest.raises(UserError, match=message):
         [*demo.answers(brief, text)]
 
 
-def test_a_taken_port_is_told():
+def test_the_demo_refuses_a_port_that_is_in_use():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(UserError, match=f"--port {port}: Address already in use"):
@@ -73,7 +75,7 @@ def test_a_taken_port_is_told():
 
 
 @pytest.mark.slow
-def test_in_a_browser():
+def test_the_demo_page_in_a_browser_translates_and_shows_attention():
     pytest.importorskip("gradio", reason="the extra demo is not installed")
     sync_api = pytest.importorskip("playwright.sync_api")
     program = shutil.which("chromium") or pytest.skip("chromium is missing")

@@ -38,7 +38,7 @@ def anchors(file):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda x: x.relative_to(ROOT).as_posix())
-def test_links_lead_somewhere(page):
+def test_links_lead_to_existing_files_and_headings(page):
     for target, anchor in LINK.findall(CODE.sub("", page.read_text("utf-8"))):
         if ":" in target:
             continue
@@ -49,7 +49,7 @@ def test_links_lead_somewhere(page):
             assert anchor in anchors(file), f"{target}#{anchor}"
 
 
-def test_pages_have_what_the_code_makes():
+def test_generated_parts_of_pages_are_up_to_date():
     made = module("made")
     for page in DOCS.rglob("*.md"):
         text = page.read_text("utf-8")
@@ -66,7 +66,7 @@ def test_names_link_to_the_files_that_define_them():
             assert re.search(rf"^ *(class|def) {last}\b", code, re.MULTILINE), name
 
 
-def test_the_page_on_the_code_names_each_module_and_no_other():
+def test_how_it_is_built_lists_exactly_the_modules_of_the_package():
     text = (DOCS / "how_it_is_built.md").read_text("utf-8")
     rooms = text.partition("## The rooms")[2].partition("## One sentence")[0]
     package = ROOT / "tfxformer"
@@ -80,12 +80,12 @@ def test_the_page_on_the_code_names_each_module_and_no_other():
     assert named == known
 
 
-def test_the_picture_is_as_it_is_drawn():
+def test_picture_svg_equals_the_output_of_picture_py():
     assert (DOCS / "picture.svg").read_text("utf-8") == module("picture").draw()
 
 
 @pytest.mark.slow
-def test_the_site_is_whole(tmp_path):
+def test_the_site_builds_without_warnings_and_loads_no_remote_files(tmp_path):
     for name in ("sphinx", "myst_nb", "furo", "latex2mathml"):
         pytest.importorskip(name, reason="pip install '.[docs]'")
     command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-n", "-q"]

@@ -15,7 +15,7 @@ MODULES = ["tfxformer"] + [
 
 @pytest.mark.usefixtures("loaded_once")
 @pytest.mark.parametrize("name", MODULES)
-def test_examples(name):
+def test_the_doctests_of_each_module_pass(name):
     module = importlib.import_module(name)
     failed, _ = doctest.testmod(module, optionflags=doctest.ELLIPSIS)
     assert not failed, "the captured output has the report"

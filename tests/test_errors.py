@@ -17,7 +17,7 @@ def _here(tmp_path, monkeypatch):
     Path("prev.txt").write_text("hours of work\n", "utf-8")
 
 
-def test_a_file_is_replaced_or_left_as_it_was(monkeypatch):
+def test_write_file_replaces_a_whole_file_or_leaves_it_unchanged(monkeypatch):
     write_file("prev.txt", b"new")
     assert Path("prev.txt").read_bytes() == b"new"
 
@@ -34,7 +34,7 @@ def test_a_file_is_replaced_or_left_as_it_was(monkeypatch):
 
 
 @pytest.mark.parametrize("target", ["../prev.txt", "../not-there-yet.txt"])
-def test_a_link_stays_and_its_target_is_replaced(target):
+def test_write_file_keeps_a_link_and_replaces_its_target(target):
     os.mkdir("folder")
     link = Path("folder/link")
     link.symlink_to(target)
@@ -43,7 +43,7 @@ def test_a_link_stays_and_its_target_is_replaced(target):
     assert os.listdir("folder") == ["link"]
 
 
-def test_a_device_is_written_to():
+def test_write_file_writes_to_a_device_without_replacing_it():
     with pytest.raises(UserError, match=r"^/dev/full: No space left on device$"):
         write_file("/dev/full", b"new")
     assert Path("/dev/full").is_char_device()
@@ -59,7 +59,9 @@ def test_a_device_is_written_to():
         ("t.tsv", "no/o.txt", "cannot be written; is there a folder "),
     ],
 )
-def test_an_output_that_cannot_be_is_refused(command, source, output, wrong):
+def test_evaluate_refuses_an_output_that_is_an_input_or_not_writable(
+    command, source, output, wrong
+):
     os.symlink("t.tsv", "link")
     args = ["--data", "phrasebook", "--data", source, "--output", output]
     _, err, code = command("evaluate", "--run", "m", *args)
@@ -68,7 +70,7 @@ def test_an_output_that_cannot_be_is_refused(command, source, output, wrong):
 
 
 @pytest.mark.parametrize("data", ["t.tsv", "nope.tsv"], ids=["no model", "no data"])
-def test_an_evaluation_that_cannot_be_loses_nothing(command, data):
+def test_evaluate_without_a_model_or_data_keeps_the_earlier_output(command, data):
     args = ["--run", "nope", "--data", data, "--output", "prev.txt"]
     _, err, code = command("evaluate", *args)
     assert code == 1 and "nope" in err.splitlines()[-1]

@@ -26,7 +26,7 @@ TRANSLATIONS = [
 
 
 @pytest.mark.parametrize("lowercase", [False, True])
-def test_scores_are_those_of_sacrebleu_s_command(tmp_path, lowercase):
+def test_bleu_and_chrf_equal_those_of_the_sacrebleu_command(tmp_path, lowercase):
     for name, lines in (("hypotheses", TRANSLATIONS), ("references", REFERENCES)):
         (tmp_path / name).write_text("".join(f"{x}\n" for x in lines), "utf-8")
     command = [sys.executable, "-m", "sacrebleu", "references", "-i", "hypotheses"]

@@ -45,7 +45,7 @@ def unlike(actual, expected):
 
 
 @pytest.mark.parametrize("variant", VARIANTS.values(), ids=VARIANTS)
-def test_agrees_with_numpy(variant):
+def test_logits_agree_with_numpy(variant):
     model = make(**variant)
     weights = oracle.transformer_weights(model)
     expected, _ = numpy_version.transformer(
@@ -63,7 +63,7 @@ def test_agrees_with_numpy(variant):
     assert len(tables) == 1  # tied embeddings share one matrix
 
 
-def test_explicit_masks_agree_with_numpy():
+def test_logits_with_explicit_masks_agree_with_numpy():
     model = make()
     weights = oracle.transformer_weights(model)
     source_mask = np.array([[1, 0, 1, 1, 1, 0], [1] * 6, [0, 0, 1, 0, 1, 0]], bool)
@@ -88,7 +88,7 @@ def test_each_kind_of_dropout_is_in_training_only(kind):
 
 
 @pytest.mark.parametrize("variant", [*VARIANTS.values()][::3])
-def test_padding_and_neighbours_change_no_logit(variant):
+def test_padding_and_the_rest_of_the_batch_do_not_change_logits(variant):
     model = make(**variant)
     logits = model((SOURCE, TARGET)).numpy()
     for row, source, target in zip(logits, SOURCE, TARGET, strict=True):
@@ -114,7 +114,7 @@ def test_later_tokens_change_no_earlier_logit(variant, other):
 
 @pytest.mark.parametrize("policy", ["float16", "mixed_bfloat16"])
 @pytest.mark.parametrize("norm", ["post", "pre"])
-def test_half_precision_is_close_and_never_nan(norm, policy):
+def test_logits_in_half_precision_are_close_to_float32_and_never_nan(norm, policy):
     model = oracle.tiny_transformer(max_length=64, norm=norm, dtype=policy)
     logits = tf.cast(model((SOURCE, TARGET)), "float32").numpy()
     expected = make(norm=norm)((SOURCE, TARGET)).numpy()
@@ -126,7 +126,7 @@ def test_half_precision_is_close_and_never_nan(norm, policy):
     assert (scores[0] == 0).all()
 
 
-def test_without_positions_the_order_of_the_source_is_lost():
+def test_without_positions_the_order_of_source_tokens_does_not_change_logits():
     order = [3, 0, 2, 1, 5, 4]
     for model, same in ((make(use_positions=False), True), (make(), False)):
         moved = model((SOURCE[:, order], TARGET))
@@ -134,7 +134,7 @@ def test_without_positions_the_order_of_the_source_is_lost():
 
 
 @pytest.mark.parametrize("tied", [False, True])
-def test_what_keras_evaluates_is_the_loss_itself(tied):
+def test_keras_evaluate_returns_the_masked_loss_and_masked_accuracy(tied):
     """The logits have no Keras mask, which would apply to the loss a second time."""
     model = oracle.tiny_transformer(tie_embeddings=tied)
     logits = model((SOURCE, TARGET))
@@ -146,7 +146,7 @@ def test_what_keras_evaluates_is_the_loss_itself(tied):
 
 
 @pytest.mark.parametrize("variant", [*VARIANTS.values()][1::2])
-def test_config_and_files_bring_the_same_model_back(variant, tmp_path):
+def test_a_model_loaded_from_a_file_has_the_same_config_and_logits(variant, tmp_path):
     model = oracle.tiny_transformer(dropout_rate=0.3, max_length=9, **variant)
     expected = model((SOURCE, TARGET))
     config = model.get_config()
@@ -170,14 +170,14 @@ def test_config_and_files_bring_the_same_model_back(variant, tmp_path):
         ),
     ],
 )
-def test_settings_that_cannot_be(options, message):
+def test_impossible_model_settings_raise_an_error_that_names_them(options, message):
     vocabularies = {"input_vocab_size": 9, "target_vocab_size": 9}
     with pytest.raises(ValueError, match=message):
         Transformer(**{**oracle.TINY, **vocabularies, **options})
 
 
 @pytest.mark.parametrize("learned", [False, True])
-def test_too_many_positions(learned):
+def test_more_tokens_than_max_length_raise_an_error(learned):
     model = oracle.tiny_transformer(max_length=5, learned_positions=learned)
     ids = np.full((1, 6), 4)
     for source, target in ((ids, ids[:, :1]), (ids[:, :1], ids)):

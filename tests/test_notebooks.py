@@ -45,7 +45,7 @@ def plain(text):
 
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
-def test_it_is_stored_whole_and_clean(name):
+def test_a_notebook_is_stored_with_clean_outputs_of_all_cells(name):
     notebook, cells = read(name)
     assert "%pip install" in cells[0].source  # installs the package
     for number, cell in enumerate(cells, 1):
@@ -60,7 +60,7 @@ def test_it_is_stored_whole_and_clean(name):
 
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
-def test_each_picture_has_words_that_a_screen_reader_finds(name):
+def test_each_picture_of_a_notebook_has_a_text_alternative(name):
     notebook, _ = read(name)
     for cell, after in zip(notebook.cells, [*notebook.cells[1:], {}], strict=True):
         outputs = cell.get("outputs", ())
@@ -74,7 +74,7 @@ def test_each_picture_has_words_that_a_screen_reader_finds(name):
 
 
 @pytest.mark.slow
-def test_no_text_of_data_that_is_not_ours_is_in_them():
+def test_notebooks_contain_no_sentences_of_third_party_data():
     files = [*(ROOT.parent / "shared" / "data").rglob("*.tsv*")]
     if not files:
         pytest.skip("no ../shared/data beside this checkout")
@@ -91,7 +91,7 @@ def test_no_text_of_data_that_is_not_ours_is_in_them():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NOTEBOOKS)
-def test_it_runs(name, tmp_path, monkeypatch):
+def test_a_notebook_runs_without_errors(name, tmp_path, monkeypatch):
     """In a folder of its own, with fewer training steps."""
     nbclient = pytest.importorskip("nbclient", reason="pip install 'tfxformer[test]'")
     # The kernel imports the package that these tests import, installed or not.

@@ -35,7 +35,7 @@ def imported(name):
                 yield below if below in FILES else node.module
 
 
-def test_no_module_or_folder_imports_itself_in_a_circle():
+def test_modules_and_folders_have_no_circular_imports():
     graph = {name: {*imported(name)} & {*FILES} - {name} for name in FILES}
     graphlib.TopologicalSorter(graph).prepare()  # raises CycleError
     rooms = {}
@@ -47,7 +47,7 @@ def test_no_module_or_folder_imports_itself_in_a_circle():
     assert not [name for name, names in graph.items() if "tfxformer.cli" in names]
 
 
-def test_the_model_is_written_in_keras_ops():
+def test_model_code_outside_kernels_does_not_import_tensorflow():
     parts = tuple(f"tfxformer.{part}" for part in MODEL)
     for name in FILES:
         if name.startswith(parts) and name != "tfxformer.layers.kernels":
@@ -76,7 +76,7 @@ def loaded_by(module):
         ("tfxformer.cli", {"typer", "rich", "yaml", "numpy", "sentencepiece"}),
     ],
 )
-def test_modules_that_must_not_wait_for_tensorflow(module, brings):
+def test_importing_a_light_module_loads_neither_tensorflow_nor_keras(module, brings):
     assert loaded_by(module) <= brings
 
 

@@ -21,6 +21,7 @@ import names
 import numpy as np
 import overlap
 import pytest
+import show
 import textbooks
 import yaml
 from overlap import Overlap, words
@@ -36,15 +37,16 @@ def run(monkeypatch, script, *arguments):
     script.main()
 
 
-SCRIPTS = [augment, average, check_pairs, grow, kept, mix, names, overlap, textbooks]
+SCRIPTS = [augment, average, check_pairs, grow, kept, mix, names, overlap, show]
+SCRIPTS += [textbooks]
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
-def test_examples(script):
+def test_the_doctests_of_each_recipe_script_pass(script):
     assert not doctest.testmod(script).failed
 
 
-def test_the_200_sentences_are_in_no_data():
+def test_the_200_test_sentences_are_not_in_the_phrasebook():
     sentences = read(RECIPE / "sentences.tsv")
     found = {words(source) for source, _ in sentences}
     known = {words(source) for source, _ in read("phrasebook", cleaned=True)}
@@ -62,14 +64,16 @@ def test_the_200_sentences_are_in_no_data():
         (("—", "..."), 0, 0),  # no words
     ],
 )
-def test_a_training_pair_holds_a_test_sentence(pair, whole, runs):
+def test_overlap_finds_whole_test_sentences_and_eight_words_in_a_row(pair, whole, runs):
     pairs = [("O gato dorme.", "The cat sleeps."), ("não", LONG), ("?", "!")]
     test = Overlap("test", pairs)
     assert test.holds(pair) == bool(whole or runs)
     assert (len(test.whole_found), len(test.runs_found)) == (whole, runs)
 
 
-def test_faults_of_written_pairs_are_named(tmp_path, monkeypatch, capsys):
+def test_check_pairs_reports_overlaps_repeats_and_missing_columns(
+    tmp_path, monkeypatch, capsys
+):
     lines = ["Bom dia!\tGood day!", "O gato dorme.\tA cat sleeps.", "bom dia\tHi!", "x"]
     (tmp_path / "a.tsv").write_text("\n".join(lines), "utf-8")
     test = tmp_path / "test"
@@ -84,27 +88,27 @@ def test_faults_of_written_pairs_are_named(tmp_path, monkeypatch, capsys):
     ]
 
 
-def test_the_written_pairs_are_pairs_and_none_is_held_out():
+def test_no_written_training_pair_shares_its_source_with_a_held_out_pair():
     folder = RECIPE / "written"
     trained = {source for file in folder.glob("*.tsv") for source, _ in read(file)}
     held_out = [pair for file in folder.glob("valid/*.tsv") for pair in read(file)]
-    assert len(trained) > 39_000 and len(held_out) == 5400
+    assert len(trained) > 42_000 and len(held_out) == 6200
     assert not trained & {source for source, _ in held_out}
 
 
-def test_new_translations_have_the_key_of_their_source():
+def test_each_retold_translation_has_a_unique_key_and_an_english_text():
     lines = [
         line.split("\t")
         for file in sorted((RECIPE / "retold").glob("*.tsv"))
         for line in file.read_text("utf-8").splitlines()
     ]
     keys = [key for key, _ in lines]  # no line has a third column
-    assert len(keys) == len({*keys}) > 4000
+    assert len(keys) == len({*keys}) > 6000
     assert all(len(key) == len(mix.key_of("")) for key in keys)
     assert all(english.strip() == english != "" for _, english in lines)
 
 
-def test_a_larger_model_computes_the_same_at_first(translator):
+def test_a_grown_model_gives_the_logits_of_the_smaller_model(translator):
     larger = grow.grown(translator.transformer, 3)
     inputs = np.array([[5, 6, 2, 0]]), np.array([[1, 7, 8]])
     found, expected = larger(inputs), translator.transformer(inputs)
@@ -112,13 +116,13 @@ def test_a_larger_model_computes_the_same_at_first(translator):
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
-def test_what_is_put_into_a_pair_is_the_same_on_both_sides():
+def test_kept_pairs_inserts_the_same_text_on_both_sides():
     texts = ["A Maria tem 12 anos.", "Já!", 'Diz "sim" ao João.'] * 300
     copies = kept.kept_pairs([(text, text) for text in texts])
     assert len({*copies}) > 500 and all(source == target for source, target in copies)
 
 
-def test_copies_follow_what_they_copy():
+def test_augmented_puts_careless_and_joined_copies_after_their_pairs():
     pairs = [("Pão há.", "Bread."), ("Já são três?", "Is it three?"), ("sim", "yes")]
     careless = augment.augmented(pairs, 0.0, 1.0)
     assert [careless[0], careless[2], careless[4]] == pairs  # "sim" cannot change
@@ -131,7 +135,7 @@ def test_copies_follow_what_they_copy():
     assert careless[1] in augment.augmented([*pairs[1:], *pairs], 0.0, 1.0)
 
 
-def test_a_killed_teacher_continues(tmp_path, monkeypatch):
+def test_distill_resumes_after_the_last_complete_line(tmp_path, monkeypatch):
     """A line that was cut is translated again, and complete lines are not."""
     asked = []
 
@@ -153,7 +157,7 @@ def test_a_killed_teacher_continues(tmp_path, monkeypatch):
         assert asked == ["b"] and not part.exists()
 
 
-def test_a_model_teaches(tmp_path, run_folder, monkeypatch):
+def test_distill_accepts_a_run_folder_as_its_teacher(tmp_path, run_folder, monkeypatch):
     (tmp_path / "in.txt").write_text("Bom dia!\nOlá.\n", "utf-8")
     options = tmp_path / "in.txt", tmp_path / "out.tsv", "--beam", 2, "--teacher"
     run(monkeypatch, distill, *options, run_folder)

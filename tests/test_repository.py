@@ -33,12 +33,12 @@ def test_two_exports_at_once_take_two_numbers(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "..", "a b", "\u00e9"])
-def test_names_that_are_no_folder_are_refused(tmp_path, name):
+def test_a_model_name_that_is_not_a_plain_folder_name_is_refused(tmp_path, name):
     with pytest.raises(UserError, match="model name"):
         repository.next_version(tmp_path, name, write)
 
 
-def test_the_shipped_model_is_the_newest(tmp_path, monkeypatch):
+def test_shipped_model_returns_the_newest_complete_version(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     file = tmp_path / "lib" / "installed" / "repository.py"
     monkeypatch.setattr(repository, "__file__", str(file))
@@ -78,7 +78,7 @@ def test_a_foreign_saved_model_is_refused(copy):
     "file", ["saved_model.pb", "variables/variables.index", "variables/variables.data"]
 )
 @pytest.mark.parametrize("content", [None, b"\xff\x00 nonsense" * 100])
-def test_damage_is_one_clear_line(copy, file, content):
+def test_a_damaged_export_raises_a_one_line_error(copy, file, content):
     path = next(copy.glob(f"{file}*"))
     path.unlink()
     if content is not None:

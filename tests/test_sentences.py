@@ -42,12 +42,12 @@ LINES = [
 
 
 @pytest.mark.parametrize("sentences", LINES, ids=lambda sentences: sentences[0])
-def test_sentences(sentences):
+def test_split_sentences_finds_the_sentences_of_a_line(sentences):
     text = " ".join(sentences)
     assert split_sentences(text)[1::2] == sentences
 
 
-def test_white_space_and_line_breaks_are_kept():
+def test_splitting_into_sentences_or_lines_keeps_white_space():
     text = "\ufeff Olá.\t Bom dia.\u00a0Sim.\r\n\r\n \tDois\nversos\u2028e um \x85"
     assert split_sentences(text) == [
         *("", "\ufeff Olá.", "\t ", "Bom dia.", "\u00a0", "Sim.", "\r\n\r\n \t"),
@@ -68,7 +68,7 @@ def tricky_texts(count):
     return ["".join(draw.choices(parts, k=draw.randrange(30))) for _ in range(count)]
 
 
-def test_the_pieces_are_the_text():
+def test_the_pieces_of_a_split_text_join_to_the_same_text():
     for text in tricky_texts(2000):
         for split in (split_sentences, split_lines):
             pieces = split(text)
@@ -110,13 +110,13 @@ def words(text):
         ("um; dois três", "quatro cinco seis"),
     ],
 )
-def test_the_best_place(left, right):
+def test_split_to_fit_splits_at_the_best_place_near_the_middle(left, right):
     text = f"{left} {right}"
     assert split_to_fit(text, words, words(text) - 1) == [left, " ", right]
 
 
 @pytest.mark.parametrize("count", [words, len])
-def test_parts_fit_and_nothing_is_lost(count):
+def test_split_to_fit_gives_parts_within_the_limit_and_loses_no_text(count):
     assert split_to_fit("abcdefgh", len, 4) == ["abcd", "", "efgh"]
     # A character is never split, even if it is too long.
     assert split_to_fit("ab", lambda text: 9, 4) == ["a", "", "b"]
@@ -132,7 +132,7 @@ def test_parts_fit_and_nothing_is_lost(count):
 
 
 @pytest.mark.parametrize("text", ["a", ". ", '" ', "!a", "。", "a\n", "A. "])
-def test_a_long_text_comes_back_whole(text):
+def test_splitting_a_very_long_text_loses_no_characters(text):
     text = text * 10_000
     assert "".join(split_sentences(text)) == text
     assert max(map(len, split_to_fit(text.strip(), len, 100)[::2])) <= 100

@@ -37,7 +37,7 @@ SERVERS = [x for key, x in COMPOSE["services"].items() if key.startswith("servin
 KSERVE = load_yaml("kserve.yaml")["spec"]["predictor"]["model"]
 
 
-def test_compose_is_a_compose_file():
+def test_compose_yaml_matches_the_schema_of_compose_files():
     check_jsonschema = pytest.importorskip("check_jsonschema")
     jsonschema = pytest.importorskip("jsonschema")
     folder = Path(check_jsonschema.__file__).parent / "builtin_schemas" / "vendor"
@@ -45,7 +45,7 @@ def test_compose_is_a_compose_file():
     jsonschema.validate(COMPOSE, schema)
 
 
-def test_text_protos():
+def test_serving_configs_parse_and_name_the_shipped_model():
     config = text_format.Parse(read("config/models.config"), ModelServerConfig())
     (model,) = config.model_config_list.config
     assert model.base_path == f"/models/{model.name}"
@@ -62,7 +62,7 @@ def check_syntax(file):
     text_format.Parse(file.read_text(), empty_pb2.Empty(), allow_unknown_field=True)
 
 
-def test_numbers_and_paths_agree():
+def test_serving_files_agree_on_numbers_versions_and_paths():
     found = re.findall(r"^(\w+) { value: (\d+) }", read("config/batching.config"), re.M)
     local = ServerSettings()
     assert {name: int(value) for name, value in found} == {
@@ -103,7 +103,7 @@ def test_metrics_in_the_dashboard_and_the_alerts_exist():
 
 
 @pytest.mark.skipif(not shutil.which("openssl"), reason="openssl is missing")
-def test_make_tls(tmp_path):
+def test_make_tls_writes_private_files_and_keeps_existing_ones(tmp_path):
     command = [SERVING / "make_tls.sh", "localhost"]
     environment = {"TLS_DIR": str(tmp_path), "PATH": "/usr/bin:/bin"}
     said = subprocess.check_output(command, env=environment, text=True)

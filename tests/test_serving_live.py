@@ -36,7 +36,7 @@ def examples(kind):
     return re.findall(rf"<!-- example: {kind} -->\n```\w+\n(.*?)```", text, re.DOTALL)
 
 
-def test_the_examples_the_client_and_the_health_check(models):
+def test_the_serving_examples_client_and_health_check_work_on_a_live_server(models):
     rest, grpc = models[1].url.removeprefix("http://"), models[1].grpc
     places = {"localhost:8500": grpc, "localhost:8501": rest}
     places["127.0.0.1/8501"] = rest.replace(":", "/")
@@ -67,7 +67,7 @@ def test_the_examples_the_client_and_the_health_check(models):
     assert run(*(word.replace("pt_en", "nope") for word in command)).returncode != 0
 
 
-def test_versions_under_load_fail_no_request(models):
+def test_a_new_or_broken_version_under_load_fails_no_request(models):
     folder, server = models
     answers = right_answers(100)
 

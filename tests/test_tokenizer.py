@@ -74,7 +74,7 @@ def normal(text):
 # --- Text ---
 
 
-def test_text_survives_up_to_nfkc_and_spaces(tokenizer):
+def test_encoding_and_decoding_keeps_text_up_to_nfkc_and_white_space(tokenizer):
     ids, plain = tokenizer.encode(ODD), [*map(normal, ODD)]
     # Rows are independent of each other.
     assert ids == in_graph(tokenizer, ODD) == [tokenizer.encode([x])[0] for x in ODD]
@@ -95,21 +95,23 @@ def test_bytes_that_are_not_utf_8_are_spaces(tokenizer):
     assert in_graph(tokenizer, texts) == tokenizer.encode(["", "a b", "", "a b", "x"])
 
 
-def test_an_empty_batch(tokenizer):
+def test_an_empty_batch_of_texts_encodes_and_decodes_to_an_empty_batch(tokenizer):
     assert tokenizer.encode([]) == tokenizer.decode([]) == []
     ids = tokenizer.tokenize(tf.zeros([0], tf.string))
     assert ids.dtype == tf.int32 and tokenizer.detokenize(ids).shape == (0,)
     assert encode_source(tokenizer, tf.zeros([0], tf.string)).shape == (0, 1)
 
 
-def test_lower_reads_and_writes_lower_case(lower):
+def test_casing_lower_encodes_text_in_lower_case(lower):
     texts = ["O GATO Bebe", "Straße", "ÀÉÇ", "ΑΒΓ", "ПРИВЕТ"]
     ids = lower.encode(texts)
     assert in_graph(lower, texts) == ids
     assert lower.decode(ids) == ["o gato bebe", "straße", "àéç", "αβγ", "привет"]
 
 
-def test_text_has_no_special_ids_and_bytes_for_unknown_characters(tokenizer):
+def test_encoded_text_has_no_special_ids_and_spells_unknown_characters_in_bytes(
+    tokenizer,
+):
     ids = {i for row in tokenizer.encode(LINES[:10] + ODD) for i in row}
     assert ids and min(ids) > 3 and max(ids) < tokenizer.vocab_size
     spelt = [f"<0x{byte:02X}>" for byte in range(256)]
@@ -118,14 +120,14 @@ def test_text_has_no_special_ids_and_bytes_for_unknown_characters(tokenizer):
     assert tokenizer.tokens(ids) == ["▁", *(spelt[byte] for byte in "猫".encode())]
 
 
-def test_padding_start_and_end_are_left_out(tokenizer):
+def test_decoding_leaves_out_padding_start_and_end_tokens(tokenizer):
     (ids,) = tokenizer.encode([TEXT])
     padded = [[2, *ids, 3, 0, 0], [0, 2, *ids, 3, 0], [2, 0, 0, 3]]
     assert tokenizer.decode(padded) == text_of(tokenizer, padded) == [TEXT, TEXT, ""]
     assert tokenizer.decode(np.array(padded[:2])) == [TEXT, TEXT]
 
 
-def test_any_ids_are_valid_text(tokenizer):
+def test_any_token_ids_decode_to_valid_text(tokenizer):
     draw = np.random.default_rng(0)
     size = tokenizer.vocab_size
     rows = [*draw.integers(0, size, (200, 12)), *draw.integers(4, 260, (200, 12))]
@@ -166,7 +168,9 @@ def test_a_tokenizer_in_a_graph_outlives_tensorflow_s_caches(tokenizer):
 
 
 @pytest.mark.parametrize("longest", [None, 5, 0])
-def test_the_source_ends_and_the_target_is_shifted(tokenizer, longest):
+def test_encode_source_adds_the_end_token_and_encode_target_shifts_the_target(
+    tokenizer, longest
+):
     texts = [*LINES[:5], ""]
     ids = [row[:longest] for row in tokenizer.encode(texts)]
     padded = (encode_source(tokenizer, texts, longest),)
@@ -181,7 +185,9 @@ def test_the_source_ends_and_the_target_is_shifted(tokenizer, longest):
 # --- Files and training ---
 
 
-def test_save_and_load(tokenizer, lower, tmp_path):
+def test_a_saved_tokenizer_loads_with_the_same_model_and_digest(
+    tokenizer, lower, tmp_path
+):
     path = tmp_path / "tokenizer.model"
     tokenizer.save(path)
     loaded = Tokenizer.load(path)
@@ -192,7 +198,7 @@ def test_save_and_load(tokenizer, lower, tmp_path):
     assert other.encode(LINES[:10]) == tokenizer.encode(LINES[:10])
 
 
-def test_what_cannot_be_loaded(tokenizer, tmp_path):
+def test_a_missing_or_damaged_tokenizer_file_raises_an_error(tokenizer, tmp_path):
     path, model = tmp_path / "wrong.model", tokenizer.model
     with pytest.raises(UserError, match=r"wrong\.model: No such file"):
         Tokenizer.load(path)
@@ -203,7 +209,7 @@ def test_what_cannot_be_loaded(tokenizer, tmp_path):
             Tokenizer.load(path)
 
 
-def test_a_model_with_other_special_ids_is_refused():
+def test_a_sentencepiece_model_with_other_special_ids_is_refused():
     model, sizes = io.BytesIO(), {"vocab_size": 90, "minloglevel": 2}
     train = sentencepiece.SentencePieceTrainer.Train
     train(sentence_iterator=iter(LINES), model_writer=model, **sizes)
@@ -214,12 +220,16 @@ def test_a_model_with_other_special_ids_is_refused():
 @pytest.mark.parametrize(
     ("lines", "size"), [([], 400), (["  ", "\t\n", "\u3000"], 400), (LINES, 270)]
 )
-def test_what_cannot_be_learnt_from(lines, size):
+def test_training_a_tokenizer_without_text_or_for_too_few_tokens_is_refused(
+    lines, size
+):
     with pytest.raises(UserError, match=rf"^cannot learn .* of {size} tokens .+$"):
         Tokenizer.train(lines, size)
 
 
-def test_a_small_odd_corpus_gives_fewer_tokens_and_the_same_the_same(tokenizer):
+def test_a_small_corpus_gives_a_smaller_vocabulary_and_training_is_repeatable(
+    tokenizer,
+):
     odd = ["\x00", "a\nb", "\ufeff", "", "x" * 2000, "é" * 10, "um gato"]
     small = Tokenizer.train((line for line in odd * 5), vocab_size=10_000)
     assert 260 < small.vocab_size < 400

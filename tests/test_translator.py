@@ -52,7 +52,7 @@ def test_a_string_gives_a_string_and_a_list_a_list(translator):
 
 
 @pytest.mark.parametrize("wrong", [None, 3, ["a"]])
-def test_only_strings_are_taken(translator, wrong):
+def test_the_translator_refuses_input_that_is_not_a_string(translator, wrong):
     kind = f"must be a string, not {type(wrong).__name__}: "
     for name, call in {
         "text": translator.translate,
@@ -109,7 +109,7 @@ BAD = [
 ]
 
 
-def test_bad_input_disturbs_nobody(translator):
+def test_bad_input_does_not_change_other_translations_of_its_batch(translator):
     good = SENTENCES[:4]
     alone = translator(good, tokens_per_batch=1)
     answers = translator([*good[:2], *BAD, *good[2:]], tokens_per_batch=10_000)
@@ -152,7 +152,7 @@ def test_given_translations_are_scored_in_order(translator):
         translator.answers("score", {"text": ["a", "b"], "translation": ["a"]})
 
 
-def test_what_is_too_long_has_no_score(translator, caplog):
+def test_a_pair_longer_than_the_model_reads_has_no_score(translator, caplog):
     texts = ["Olá.", "o " * 47, "o " * 48, "Olá.", "Olá."]
     translations = ["Hi.", "Hi.", "Hi.", "a " * 48, "Hi."]
     scores = translator.score(texts, translations, first=10)
@@ -184,7 +184,7 @@ class Echo(Translator):
         return {"translation": lines, "score": scores}
 
 
-def test_a_document_keeps_its_form():
+def test_translating_a_document_keeps_its_white_space_and_line_breaks():
     text, echo = (
         "\tUm gato.  O Sr. Silva ri!\u00a0Porquê?\r\n \n\n Um gato. Fim ",
         Echo(),
@@ -196,7 +196,7 @@ def test_a_document_keeps_its_form():
     assert Echo()("你好。再见！\n好") == "你好。 再见！\n好"
 
 
-def test_batches_are_sorted_and_bounded_by_tokens():
+def test_sentences_are_batched_by_length_up_to_the_token_limit():
     echo = Echo(max_length=100)
     counts = np.random.default_rng(0).integers(0, 90, 99)
     texts = [f"{i} " + "a " * count for i, count in enumerate(counts)]
@@ -209,7 +209,7 @@ def test_batches_are_sorted_and_bounded_by_tokens():
         assert (len(batch) + 1) * max(after[0] + 1, 16) > 200
 
 
-def test_a_long_sentence_is_cut_at_the_best_place_and_said(caplog):
+def test_a_long_sentence_is_split_at_the_best_place_and_logged(caplog):
     texts = ["Olá. Sim.", "Bom dia. Um dois três, quatro; seis sete oito nove.\nDez."]
     whole = ["Olá.", "Sim.", "Bom dia.", "Um dois três, quatro;"]
     lines = ["Olá. Sim.", "Bom dia. Um dois três, quatro;"]
@@ -228,7 +228,9 @@ def test_a_document_s_score_is_the_mean_over_its_tokens():
     assert scores == pytest.approx([-1, -(2 + 6 + 2) / 7, 0, 0])
 
 
-def test_loading_says_what_is_wrong(translator, run_folder, tmp_path):
+def test_loading_a_damaged_run_folder_raises_an_error_that_names_the_file(
+    translator, run_folder, tmp_path
+):
     def refused(path, message):
         with pytest.raises(UserError, match=message):
             Translator.load(path)
@@ -302,7 +304,7 @@ def test_forbidden_words_are_not_written(translator, options):
     assert options.get("beam_size") or streamed == changed[0]
 
 
-def test_a_stream_grows_token_by_token_to_the_whole(brief):
+def test_a_stream_grows_token_by_token_to_the_whole_translation(brief):
     stream = [*brief.stream(TEXT)]
     # One item for each token, then the translation.
     assert len(stream) == 9 and len({*stream}) > 2 and stream[-1] == brief(TEXT)
@@ -311,7 +313,7 @@ def test_a_stream_grows_token_by_token_to_the_whole(brief):
         assert [*brief.stream(text)][-1] == brief(text)
 
 
-def test_streams_take_the_options_but_a_beam(translator, brief):
+def test_a_stream_follows_all_decoding_options_but_the_beam(translator, brief):
     model = translator.tokenizer, translator.transformer
     beam = DecodingOptions(beam_size=3, n_best=2, length_penalty=0.6, max_length=8)
     assert [*Translator(*model, beam).stream(TEXT)] == [*brief.stream(TEXT)]
@@ -320,7 +322,7 @@ def test_streams_take_the_options_but_a_beam(translator, brief):
     assert [*sampled.stream(TEXT)][-1] == sampled(TEXT) != brief(TEXT)
 
 
-def test_half_a_character_is_not_seen(translator, monkeypatch):
+def test_a_stream_never_shows_part_of_a_character(translator, monkeypatch):
     """Some characters have three bytes, and each byte is a token."""
     (ids,) = translator.tokenizer.tokenize(["a漢a"]).numpy()
     steps = [ids[None, None, : i + 1] for i in range(len(ids))]
@@ -328,7 +330,9 @@ def test_half_a_character_is_not_seen(translator, monkeypatch):
     assert [*translator.stream("qualquer")] == ["a", "a", "a", "a漢", "a漢a", "a漢a"]
 
 
-def test_a_translation_is_explained_by_the_weights_that_wrote_it(translator):
+def test_explain_returns_the_attention_of_a_forward_pass_over_the_translation(
+    translator,
+):
     explanation = translator.explain(TEXT)
     written = "".join(explanation.target_tokens[:-1]).replace(SPACE, " ").strip()
     assert written == translator(TEXT)
@@ -341,7 +345,7 @@ def test_a_translation_is_explained_by_the_weights_that_wrote_it(translator):
     assert nothing.target_tokens == [] and nothing.alignment() == []
 
 
-def test_the_tokens_of_a_word_are_aligned_together():
+def test_alignment_joins_the_tokens_of_a_word():
     source = [f"{SPACE}o", f"{SPACE}ga", "to", "</s>"]
     target = [f"{SPACE}the", f"{SPACE}c", "at", "</s>"]
     weights = [

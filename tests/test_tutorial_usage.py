@@ -97,7 +97,9 @@ def trained(train_batches):
     return transformer, history.history
 
 
-def test_the_layers_one_by_one(batch, embedded):
+def test_each_layer_in_the_tutorial_gives_the_expected_shapes_and_masks(
+    batch, embedded
+):
     pt, en = batch
     pt_emb, en_emb, embed_en = embedded
     assert positional_encoding(length=2048, depth=512).shape == (2048, 512)
@@ -116,7 +118,7 @@ def test_the_layers_one_by_one(batch, embedded):
     assert FeedForward(D_MODEL, DFF)(en_emb).shape == en_emb.shape
 
 
-def test_the_stacks(batch, embedded):
+def test_encoder_and_decoder_in_the_tutorial_give_the_expected_shapes(batch, embedded):
     pt, en = batch
     pt_emb, en_emb, _ = embedded
     sizes = {"d_model": D_MODEL, "num_heads": 8, "dff": DFF}
@@ -131,7 +133,9 @@ def test_the_stacks(batch, embedded):
     assert sample_decoder.last_attn_scores.shape == expected
 
 
-def test_transformer(batch, capsys):
+def test_the_transformer_in_the_tutorial_gives_logits_scores_and_a_summary(
+    batch, capsys
+):
     transformer = make_transformer(2, VOCAB + 2)
     pt, en = batch
     output = transformer((pt, en))
@@ -142,7 +146,7 @@ def test_transformer(batch, capsys):
     assert f"{transformer.count_params():,}" in capsys.readouterr().out
 
 
-def test_the_loss_goes_down(trained):
+def test_training_as_in_the_tutorial_halves_the_loss(trained):
     _, history = trained
     metrics = {"loss", "masked_accuracy"}
     assert set(history) == metrics | {f"val_{metric}" for metric in metrics}
@@ -170,7 +174,7 @@ def translate(transformer, encoder_input, max_length):
 
 # Keras's softmax asks whether a sequence of one token, the loop's first, is meant.
 @pytest.mark.filterwarnings("error::UserWarning")
-def test_token_by_token(trained, batch):
+def test_the_tutorial_s_decoding_loop_translates_token_by_token(trained, batch):
     transformer, _ = trained
     right = 0
     for sentence in batch[0][:3]:
@@ -188,7 +192,9 @@ def test_token_by_token(trained, batch):
     assert right >= 2
 
 
-def test_the_same_loop_in_a_graph_and_in_an_export(trained, batch, tmp_path):
+def test_the_tutorial_s_decoding_loop_gives_the_same_ids_in_an_export(
+    trained, batch, tmp_path
+):
     """As in the tutorial's `ExportTranslator`; a graph leaves no scores behind."""
     export, sentence = tf.Module(), batch[0][:1, :2]
     export.transformer, _ = trained

@@ -149,16 +149,17 @@ def bulk(
             # The local runner is Python's: Beam's runner in Go needs a download.
             known_runner = FnApiRunner() if local else None
             pipeline = beam.Pipeline(known_runner, options=PipelineOptions(options))
-            outputs = [FileSystems.join(out, x + name) for x in OUTPUTS]
+            outputs = [FileSystems.join(out, prefix + name) for prefix in OUTPUTS]
             FileSystems.delete([y for x in outputs for y in _match(f"{x}-*-of-*")])
-            _build(pipeline, parts[name], format, names, model, outputs)
+            _build(pipeline, parts[name], asked, outputs)
             result = pipeline.run()
             result.wait_until_finish()
             counts, broken = _counts(result, "records"), _counts(result, "damaged")
             total.update(counts)
             damaged += broken
             if local and not broken:
-                _finish(out, name, asked, parts[name], counts)
+                note = {"part": name, "asked": asked, "inputs": _sizes(parts[name])}
+                _finish(out, note | {"counts": counts})
     except Exception as error:  # storage and runners raise many types
         if _line(error) == "KeyboardInterrupt":  # in the local runner's own error
             raise KeyboardInterrupt from None
@@ -188,8 +189,8 @@ def _digest(model):
 
 def _counts(result, namespace):
     """The counters of a finished pipeline."""
-    found = result.metrics().query(MetricsFilter().with_namespace(namespace))
-    return {each.key.metric.name: each.result for each in found["counters"]}
+    metrics = result.metrics().query(MetricsFilter().with_namespace(namespace))
+    return {each.key.metric.name: each.result for each in metrics["counters"]}
 
 
 def _finished(out, parts, asked):
@@ -201,7 +202,7 @@ def _finished(out, parts, asked):
         with FileSystems.open(path) as file:
             record = json.load(file)
         if record["asked"] != asked:
-            different = [x for x in asked if record["asked"].get(x) != asked[x]]
+            different = [key for key in asked if record["asked"].get(key) != asked[key]]
             raise UserError(
                 f"--out {out}: was begun with another {' and '.join(different)}: use "
                 "the same options and model, or another folder"
@@ -214,11 +215,11 @@ def _finished(out, parts, asked):
     return records
 
 
-def _finish(out, name, asked, files, counts):
-    """Notes that a part is finished."""
-    record = {"part": name, "asked": asked, "inputs": _sizes(files), "counts": counts}
-    with FileSystems.create(FileSystems.join(out, f"finished{name}.json")) as file:
-        file.write(json.dumps(record, indent=1).encode())
+def _finish(out, note):
+    """Notes that a part is finished, for `_finished`."""
+    path = FileSystems.join(out, f"finished{note['part']}.json")
+    with FileSystems.create(path) as file:
+        file.write(json.dumps(note, indent=1).encode())
 
 
 def _sizes(files):
@@ -233,7 +234,7 @@ def _absolute(path):
 
 def _find(patterns):
     """The input files, sorted paths."""
-    found = set()
+    inputs = set()
     for pattern in patterns:
         path = _absolute(pattern)
         if os.path.isdir(path):
@@ -242,8 +243,8 @@ def _find(patterns):
         files = [path] if os.path.exists(path) else _match(path)
         if not files:
             raise UserError(f"{pattern}: no such file")
-        found.update(files)
-    return sorted(found)
+        inputs.update(files)
+    return sorted(inputs)
 
 
 def _match(pattern):
@@ -261,22 +262,22 @@ def _look(files, format, names):
         raise UserError(f"{where}; check --format, --column and --id-column")
 
 
-def _build(pipeline, files, format, names, model, outputs):
+def _build(pipeline, files, asked, outputs):
     """Adds all steps to a pipeline; ``outputs`` are the paths of `OUTPUTS`."""
+    format, names = asked["format"], asked["columns"]
     to_json = beam.Map(json.dumps, ensure_ascii=False)
     paths = pipeline | beam.Create(files) | beam.Reshuffle() | fileio.ReadMatches()
     records = paths | beam.FlatMap(_read, format, names)
     valid, invalid = records | "Valid" >> beam.Partition(_has_failed, 2)
-    answers = valid | RunInference(Translations(model))
+    answers = valid | RunInference(Translations(asked["model"]))
     translated, failed = answers | "Translated" >> beam.Partition(_has_failed, 2)
     path, dead_path = outputs
     if all(_format_of(file, format) == "parquet" for file in files):
-        schema = {"id": _id_type(files, names), "source": pa.string()}
-        schema |= {"translation": pa.string()}
-        schema = pa.schema(schema | {"score": pa.float64()})
-        translated | WriteToParquet(path, schema, file_name_suffix=".parquet")
+        types = {"id": _id_type(files, names), "source": pa.string()}
+        types |= {"translation": pa.string(), "score": pa.float64()}
+        translated | WriteToParquet(path, pa.schema(types), file_name_suffix=".parquet")
     else:
-        ending = ".jsonl.gz" if all(f.endswith(".gz") for f in files) else ".jsonl"
+        ending = ".jsonl.gz" if all(x.endswith(".gz") for x in files) else ".jsonl"
         translated | "JSON" >> to_json | "Write" >> WriteToText(path, ending)
     dead = (invalid, failed) | beam.Flatten()
     write = WriteToText(dead_path, ".jsonl", skip_if_empty=True)
@@ -290,10 +291,10 @@ def _id_type(files, names):
     schemas = {file: parquet.read_schema(FileSystems.open(file)) for file in files}
     types = {file: schema.field(names[1]).type for file, schema in schemas.items()}
     first = types[files[0]]
-    for file, found in types.items():
-        if found != first:
+    for file, other in types.items():
+        if other != first:
             raise UserError(
-                f"{file}: --id-column {names[1]} is {found}, and {first} in "
+                f"{file}: --id-column {names[1]} is {other}, and {first} in "
                 f"{files[0]}: translate the files one by one"
             )
     return first
@@ -348,10 +349,10 @@ def _rows(stream, format, names):
     """Yields the number of each row, and the row: a dict, or a line of JSON."""
     if format == "parquet":
         batches = parquet.ParquetFile(stream).iter_batches(columns=names)
-        yield from enumerate((row for b in batches for row in b.to_pylist()), 1)
+        yield from enumerate((row for each in batches for row in each.to_pylist()), 1)
         return
-    found = (line.rstrip(b"\r\n") for line in iter(stream.readline, b""))
-    lines = (line.decode("utf-8-sig", "surrogateescape") for line in found)
+    encoded = (line.rstrip(b"\r\n") for line in iter(stream.readline, b""))
+    lines = (line.decode("utf-8-sig", "surrogateescape") for line in encoded)
     if format in ("csv", "tsv"):
         csv.field_size_limit(2**31 - 1)
         lines = (line.replace("\r", " ") + "\n" for line in lines)
@@ -375,7 +376,8 @@ def _parse(row, names, place):
         raise ValueError(f"no value for {missing[0]!r}; the fields are: {fields}")
     if None in values:  # `csv.DictReader` puts extra cells there
         raise ValueError("more columns than the header")
-    text, id, *_ = *(values[name] for name in names), place
+    text = values[names[0]]
+    id = values[names[1]] if names[1:] else place
     if not isinstance(text, str) or not isinstance(id, (str, int)):
         raise ValueError("the text must be a string, and the id a string or integer")
     if len(f"{text}{id}".encode()) > MAX_BYTES:

@@ -17,10 +17,10 @@ from tfxformer.errors import UserError
 from tfxformer.plots import draw_mask, draw_positions
 from tfxformer.plots.attention_maps import (
     attention_maps,
-    attention_page,
     best_head,
     readable,
 )
+from tfxformer.plots.attention_page import attention_page
 from tfxformer.repository import chosen_model
 from tfxformer.translator import Translator
 

@@ -122,8 +122,9 @@ def _pieces(text, starts):
 
 def _sentence_starts(line):
     """Where the sentences of a line start; the first at 0."""
-    starts, fresh, quotes = [0], True, 0  # fresh: the sentence has no word yet
-    stem = stop = closers = ""
+    starts, quotes = [0], 0
+    is_fresh = True  # the sentence has no word yet
+    stem = stop = closers = ""  # of the last word, such as "stem" "?!" ")"
     lower_cased = line == line.lower()
     for match in _WORD.finditer(line):
         word, begin = match.group(), match.start()
@@ -137,21 +138,22 @@ def _sentence_starts(line):
             stop += word
             continue
         if stop:
-            opening, first = _OPENING.match(line, begin).groups()
-            if _ends(stem, stop, closers, opening, first, lower_cased):
+            following = _OPENING.match(line, begin)
+            if _ends(stem, stop, closers, following=following, lower_cased=lower_cased):
                 starts.append(begin)
-                fresh = True
+                is_fresh = True
         core = word.rstrip(_CLOSERS)
         stem = core.rstrip(_STOPS)
         stop, closers = core[len(stem) :], word[len(core) :]
-        if fresh and stop == "." and _NUMBERING.fullmatch(stem):
+        if is_fresh and stop == "." and _NUMBERING.fullmatch(stem):
             stop = ""  # "1. Introduction"
-        fresh = False
+        is_fresh = False
     return starts
 
 
-def _ends(stem, stop, closers, opening, first, lower_cased):
-    """Whether a stop ends a sentence: "stem" "?!" ")" " — " "F", in this order."""
+def _ends(stem, stop, closers, *, following, lower_cased):
+    """Whether a stop ends a sentence; ``following`` matches what comes after it."""
+    opening, first = following.groups()  # such as " — " and "F"
     if not first or first in _GOING_ON:
         return False
     if stop == "." and stem and not closers:

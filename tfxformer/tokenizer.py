@@ -15,6 +15,8 @@ from tfxformer.special_tokens import END_ID, PAD_ID, START_ID, UNK_ID
 # Control characters, and white space that NFKC keeps. Python and TensorFlow read this
 # pattern and INVISIBLE alike.
 _CONTROL = "[\\x00-\\x1f\\x7f-\u009f\u1680\u2028\u2029]"
+# For the ops in a graph: no start and end tokens, and no reversed text.
+_AS_IS = {"add_bos": False, "add_eos": False, "reverse": False}
 
 
 class Tokenizer:
@@ -161,10 +163,10 @@ class Tokenizer:
         sampling = {"enable_sampling": True, "nbest_size": -1, "alpha": alpha}
         sampling = sampling if alpha else {}
         if len(texts) == 1:  # no threads: starting them takes much longer
-            found = [self.processor.encode(texts[0], **sampling)]
+            ids = [self.processor.encode(texts[0], **sampling)]
         else:
-            found = self.processor.encode(texts, num_threads=1, **sampling)
-        return [row and self.prefix + row for row in found] if self.prefix else found
+            ids = self.processor.encode(texts, num_threads=1, **sampling)
+        return [row and self.prefix + row for row in ids] if self.prefix else ids
 
     def decode(self, ids):
         """Turn ids into texts.
@@ -231,7 +233,7 @@ class Tokenizer:
         text = tf.strings.regex_replace(text, _CONTROL, " ")
         text = tf.strings.regex_replace(text, INVISIBLE, "")
         ids, splits = _ops().sentencepiece_tokenize_op(
-            self.resource.resource_handle, text, 0, 1.0, False, False, False
+            self.resource.resource_handle, text, nbest_size=0, alpha=1.0, **_AS_IS
         )
         ids = tf.RaggedTensor.from_row_splits(ids, splits, validate=False)
         if self.prefix:
@@ -257,7 +259,7 @@ class Tokenizer:
         known = (ids.values >= 0) & (ids.values < self.vocab_size)
         values = tf.where(known, ids.values, UNK_ID)
         text = _ops().sentencepiece_detokenize_op(
-            self.resource.resource_handle, values, ids.row_splits, False, False, False
+            self.resource.resource_handle, values, ids.row_splits, **_AS_IS
         )
         return tf.strings.regex_replace(text, _CONTROL, "\ufffd")
 

@@ -176,8 +176,8 @@ def gather(data, folder):
     for kind in ("docs", "interface"):
         random.Random(1).shuffle(found[kind])
         del found[kind][CAP:]
-    for each in found.values():
-        random.Random(1).shuffle(each)
+    for each in found.values():  # an order that more pairs do not change
+        each.sort(key=lambda row: key_of(row[0]))
     for name, (kind, tags) in HELD.items():
         held = [
             row

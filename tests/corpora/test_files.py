@@ -37,7 +37,7 @@ FORMS = {
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_tsv(write, form):
+def test_a_tsv_is_read_with_crlf_gzip_or_a_byte_order_mark(write, form):
     assert read(write("a.tsv", FORMS[form])) == (PAIRS, {"read": 2})
 
 
@@ -55,19 +55,19 @@ def test_malformed_lines_are_named_counted_and_skipped(write, caplog):
     assert len(caplog.messages) == 10
 
 
-def test_text_in_another_encoding(write, caplog):
+def test_read_pairs_decodes_a_file_in_the_given_encoding(write, caplog):
     path = write("a.tsv", "não\tn’t\n".encode("cp1252") + b"a\t\x81\n")
     assert read(path, encoding="cp1252")[0] == [("não", "n’t")]
     assert caplog.messages == [f"{path}:2: not CP1252; skipping the line"]
 
 
 @pytest.mark.parametrize("name", ["latin-0", "", "rot13", "utf-16", "cp037"])
-def test_what_is_no_encoding_is_refused(name):
+def test_an_encoding_that_is_unknown_or_not_readable_by_lines_is_refused(name):
     with pytest.raises(ValueError, match=r"unknown encoding|line by line"):
         check_encoding(name)
 
 
-def test_texts_are_given_until_one_is_broken():
+def test_read_texts_yields_the_lines_before_one_that_is_not_utf_8():
     lines = [b"um\n", b"dois\r\n", b"tr\xeas\n", b"quatro"]
     found = read_texts(lines, "in.txt", size=9)
     assert next(found) == ["um", "dois"]
@@ -104,13 +104,15 @@ DAMAGED = PACKED[:60] + bytes([PACKED[60] ^ 0xFF]) + PACKED[61:]
         (None, "No such file"),
     ],
 )
-def test_files_that_cannot_be_read(tmp_path, write, data, reason):
+def test_an_empty_damaged_or_missing_file_raises_an_error_with_advice(
+    tmp_path, write, data, reason
+):
     path = tmp_path / "missing" if data is None else write("bad", data)
     with pytest.raises(UserError, match=rf"^{path}: .*{reason}.*; "):  # and advice
         read(path)
 
 
-def test_parallel_lines_keep_their_places(write, caplog):
+def test_lines_of_parallel_files_stay_aligned_around_malformed_lines(write, caplog):
     source = write("a.pt", gzip.compress("olá\r\nadeus\r\n".encode()))
     target = write("a.en", b"\xef\xbb\xbfhello\ngoodbye")
     assert read(source, target) == (PAIRS, {"read": 2})
@@ -124,7 +126,7 @@ def test_parallel_lines_keep_their_places(write, caplog):
     assert caplog.messages[1].startswith(f"{target}:3: not UTF-8")
 
 
-def test_parallel_files_of_different_lengths(write):
+def test_parallel_files_with_different_line_counts_raise_an_error(write):
     source, target = write("a", b"1\n" * 1500), write("b", b"one\n" * 7)
     longer = write("c", b"one\n" * 7 + b"\n")  # a blank line at the end counts
     for paths in ([source, target], [target, source], [target, longer]):

@@ -21,11 +21,11 @@ from tfxformer.corpora import Counts, Pair, Pairs, clean, normalize
         (" \x00\u200b", ""),
     ],
 )
-def test_normalize(text, plain):
+def test_normalize_applies_nfkc_and_joins_white_space_and_controls(text, plain):
     assert normalize(text) == plain == normalize(plain)
 
 
-def test_each_reason_is_counted():
+def test_clean_counts_dropped_pairs_by_reason():
     pairs = [
         Pair("bom dia", "good morning"),
         Pair(" bom  dia", "good morning\u00a0"),  # the same, once normalised
@@ -54,7 +54,7 @@ def test_each_reason_is_counted():
 SOME = [Pair("um", "one"), Pair("", ""), Pair("três 🙂", "three"), Pair("não", "no")]
 
 
-def test_pairs_are_a_sequence_whose_slices_are_of_the_same_pairs():
+def test_pairs_index_slice_and_select_like_a_list():
     pairs = Pairs(SOME)
     assert [*pairs] == SOME and len(pairs) == 4 and SOME[3] in pairs
     assert (pairs[0], pairs[-1]) == (SOME[0], SOME[-1])
@@ -68,7 +68,7 @@ def test_pairs_are_a_sequence_whose_slices_are_of_the_same_pairs():
     assert [*some[1:]] == [SOME[0], SOME[2]] and some[-1] == SOME[2]
 
 
-def test_a_pair_takes_its_bytes_and_9_more():
+def test_pairs_use_9_bytes_a_pair_besides_the_text():
     pairs = Pairs(("olá", "hello") for _ in range(10_000))
     size = len(pairs._text) + len(pairs._ends) * pairs._ends.itemsize
     assert size == 10_000 * (4 + 5 + 9) + 8

@@ -24,7 +24,7 @@ def pairs_of(source):
     return list(load(source)[0])
 
 
-def test_a_tsv_is_cleaned_but_to_evaluate(here, caplog):
+def test_load_cleans_the_pairs_of_a_tsv_unless_cleaned_is_false(here, caplog):
     pairs, counts = load("pairs.tsv")
     assert list(pairs) == [Pair("olá", "hello"), Pair("adeus", "goodbye")]
     assert counts.describe() == (
@@ -37,7 +37,7 @@ def test_a_tsv_is_cleaned_but_to_evaluate(here, caplog):
     assert counts.describe().startswith("5 read, 4 kept, 1 dropped")
 
 
-def test_ways_to_name_files(here, monkeypatch):
+def test_load_accepts_parallel_files_commas_in_names_and_tildes(here, monkeypatch):
     assert pairs_of("a.es.gz,a.pt") == [("uno", "um"), ("dos", "dois")]
     assert pairs_of("a.pt,a.es.gz") == [("um", "uno"), ("dois", "dos")]
     (here / "x,y.pt").write_bytes(b"um\n")
@@ -52,13 +52,15 @@ def test_ways_to_name_files(here, monkeypatch):
 
 
 @pytest.mark.parametrize("source", ["frasebook", "", ",", "a,b,c", "a.pt,a.en", "."])
-def test_sources_that_are_none(here, source):
+def test_load_refuses_a_name_that_is_not_a_source(here, source):
     assert len(input_files(["phrasebook", "a.pt"])) == 1
     with pytest.raises(UserError, match=f"^'{source}' not found: expected phrasebook"):
         load(source)
 
 
-def test_no_such_split_and_no_tensorflow_datasets(here, monkeypatch):
+def test_an_unknown_split_or_a_missing_tensorflow_datasets_raises_an_error(
+    here, monkeypatch
+):
     with pytest.raises(UserError, match="choose one of train, validation, test"):
         load("a.pt", "dev")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
@@ -74,7 +76,7 @@ def test_no_such_split_and_no_tensorflow_datasets(here, monkeypatch):
         (b"\xff\t\xff\n", "--encoding latin-1"),
     ],
 )
-def test_a_file_without_a_usable_pair(here, data, hint):
+def test_a_file_without_a_usable_pair_raises_an_error_with_a_hint(here, data, hint):
     (here / "bad.tsv").write_bytes(data)
     with pytest.raises(UserError, match=rf"^bad.tsv: no usable pair: .*{hint}"):
         load("bad.tsv")

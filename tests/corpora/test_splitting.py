@@ -24,7 +24,7 @@ def leaks(splits):
             yield from keys[0] & keys[1]
 
 
-def test_near_copies_of_a_sentence_are_one():
+def test_sentences_that_differ_in_case_or_punctuation_have_one_key():
     assert _key("Olá,  Ana!") == _key("OLÁ ANA")
     assert _key("A\u0301gua") == _key("Água")
     assert _key("avó") != _key("avô")
@@ -47,7 +47,7 @@ def test_hold_out_never_leaks(case):
     assert list(leaks(splits)) == []
 
 
-def test_pairs_that_share_a_side_stay_together():
+def test_hold_out_keeps_pairs_that_share_a_sentence_in_one_split():
     linked = Pairs([("a", "1"), ("A!", "2"), ("b", "2"), ("c", "3"), ("b", "4")])
     for seed in range(5):
         assert list(hold_out(linked, {"test": 1}, seed)["test"]) == [("c", "3")]
@@ -58,7 +58,7 @@ def test_pairs_that_share_a_side_stay_together():
         hold_out(chained, {"test": 1}, seed=0)
 
 
-def test_words_in_a_row_that_few_pairs_have_are_not_held_out():
+def test_hold_out_leaves_pairs_with_rare_word_sequences_in_train():
     pairs = [(f"o {a} e o {b}", f"an {a} and {b}") for a in "xyz" for b in "xyz"]
     rare = ("o x e a z", "an x and z")
     for seed in range(20):
@@ -69,7 +69,7 @@ def test_words_in_a_row_that_few_pairs_have_are_not_held_out():
 # --- The phrasebook ---
 
 
-def test_the_phrasebook_s_splits_are_what_they_were():
+def test_the_phrasebook_s_splits_have_fixed_sizes_and_the_same_test_pairs():
     splits = phrasebook()
     sizes = {name: len(pairs) for name, pairs in splits.items()}
     assert sizes == {"train": 42_737, "validation": 500, "test": 500}
@@ -79,7 +79,7 @@ def test_the_phrasebook_s_splits_are_what_they_were():
 
 
 @pytest.mark.slow
-def test_its_recipe_makes_the_same_phrasebook(tmp_path):
+def test_the_phrasebook_recipe_makes_the_shipped_phrasebook(tmp_path):
     made = tmp_path / "phrasebook.tsv.gz"
     make = Path(__file__).parents[2] / "recipes" / "phrasebook" / "make.py"
     subprocess.run([sys.executable, make, made], check=True)

@@ -45,7 +45,7 @@ say " hello " , " you " ! => say "hello", "you"!
 
 
 @pytest.mark.parametrize("case", JOINED.strip().splitlines())
-def test_join(case):
+def test_join_detokenizes_the_text_of_ted(case):
     tokens, text = case.split(" => ")
     assert ted.join(tokens) == text
 
@@ -95,7 +95,7 @@ def prepared(tmp_path_factory):
         yield root / "data"
 
 
-def test_a_prepared_copy_needs_no_network(prepared, capsys):
+def test_a_prepared_copy_of_ted_loads_without_a_network(prepared, capsys):
     assert sorted(ted.load("train", str(prepared))) == [
         Pair('eu disse "olá".', 'i said "hello."'),
         Pair("não sei.", "i don't know."),
@@ -106,14 +106,14 @@ def test_a_prepared_copy_needs_no_network(prepared, capsys):
     assert capsys.readouterr().out == ""
 
 
-def test_nothing_prepared_and_no_network(prepared, tmp_path):
+def test_ted_without_a_prepared_copy_or_a_network_raises_an_error(prepared, tmp_path):
     with pytest.raises(UserError, match=r"no network in tests.* --data-dir"):
         ted.load("train", tmp_path / "none")
     assert not (tmp_path / "none").exists()
 
 
 @pytest.mark.parametrize("pattern", ["dataset_info.json", "*train.tfrecord*"])
-def test_a_damaged_copy(prepared, tmp_path, pattern):
+def test_a_damaged_copy_of_ted_raises_a_one_line_error(prepared, tmp_path, pattern):
     copy = shutil.copytree(prepared, tmp_path / "copy")
     next(copy.rglob(pattern)).write_bytes(b"{" * 40)
     with pytest.raises(UserError, match=r"^ted: train of ted_hrlr_translate/.+$"):
@@ -121,7 +121,7 @@ def test_a_damaged_copy(prepared, tmp_path, pattern):
 
 
 @pytest.mark.skipif(not REAL.is_dir(), reason=f"no TED talks at {REAL}")
-def test_the_real_talks():
+def test_the_real_ted_talks_join_without_spaces_around_punctuation():
     pairs = ted.load("validation", REAL)
     assert len(pairs) == 1193
     text = "\n".join(side for pair in pairs for side in pair)

@@ -43,7 +43,7 @@ EXHAUSTIVE = {
 
 
 @pytest.mark.parametrize("name", EXHAUSTIVE)
-def test_a_beam_as_wide_as_the_space_is_exhaustive_search(name):
+def test_a_beam_as_wide_as_the_search_space_equals_exhaustive_search(name):
     case, sentences = dict(EXHAUSTIVE[name]), SENTENCES[:2]
     variant = list(EXHAUSTIVE).index(name) % 2
     prefix = case.pop("prefix", ())
@@ -82,7 +82,7 @@ def test_a_beam_as_wide_as_the_space_is_exhaustive_search(name):
         {"beam_size": 3, "n_best": 2, "max_length": 6, "no_repeat_ngram": 2},
     ],
 )
-def test_narrow_beams_agree_with_the_textbooks(variant, case):
+def test_narrow_beams_agree_with_a_textbook_beam_search(variant, case):
     model, options = small_model(variant), DecodingOptions(**case)
     sentences = SENTENCES[:2]
     decoded = decode_with(model, sentences, **case)
@@ -96,7 +96,7 @@ def test_narrow_beams_agree_with_the_textbooks(variant, case):
         assert not decoded.ids[row, count:].any()
 
 
-def test_the_search_ends_when_nothing_better_can_come():
+def test_beam_search_stops_when_no_better_hypothesis_is_possible():
     """When the end is nearly certain, one step finds the best; more need more steps."""
     certain = small_model(0, end_bias=30.0)
     one = decode_with(certain, [[4, 5, 3]], beam_size=3)

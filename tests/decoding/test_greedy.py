@@ -22,7 +22,7 @@ CHI_SQUARE = 16.27  # the 99.9 % quantile, for 3 degrees of freedom
 
 
 @pytest.mark.parametrize("variant", [0, 1, 2])
-def test_greedy_agrees_with_the_textbooks(variant):
+def test_greedy_decoding_agrees_with_a_textbook_search(variant):
     model = small_model(variant)
     decoded = decode_with(model, SENTENCES)
     assert_array_equal(decoded.rank, decoded.score)
@@ -39,7 +39,7 @@ def sample(model, sentences, **options):
     return decode_with(model, sentences, sampling=True, **options)
 
 
-def test_a_seed_gives_the_same_samples_and_another_seed_others():
+def test_a_seed_repeats_its_samples_and_another_seed_changes_them():
     first, few, other = (
         sample(small_model(0), SENTENCES, n_best=n, seed=seed, max_length=4)
         for n, seed in ((6, 5), (2, 5), (6, 6))
@@ -99,7 +99,7 @@ def kept(logits, temperature=1.0, top_k=0, top_p=1.0):
 @pytest.mark.parametrize("temperature", [0.1, 3.0])
 @pytest.mark.parametrize("top_k", [0, 1, 3])
 @pytest.mark.parametrize("top_p", [1e-9, 0.77, 1.0])
-def test_the_shares_are_the_distributions(temperature, top_k, top_p):
+def test_sample_token_draws_each_token_with_its_probability(temperature, top_k, top_p):
     logits = np.random.default_rng(top_k).normal(0, 2, 9).astype("float32")
     expected = kept(logits, temperature, top_k, top_p)
     actual = shares(logits, temperature=temperature, top_k=top_k, top_p=top_p)
@@ -109,7 +109,7 @@ def test_the_shares_are_the_distributions(temperature, top_k, top_p):
 
 @pytest.mark.parametrize("temperature", [1e-40, 1.0, 1e30])
 @pytest.mark.parametrize("more", [{}, {"top_k": 6}, {"top_p": 0.99}])
-def test_what_is_not_allowed_is_never_drawn(temperature, more):
+def test_sample_token_never_draws_a_forbidden_token(temperature, more):
     """Also tests numbers near 0 and 1, and extreme temperatures."""
     logits = np.array([[NEVER, 1.0, NEVER, 2.0, -3.0, NEVER]], "float32")
     options = DecodingOptions(sampling=True, temperature=temperature, **more)

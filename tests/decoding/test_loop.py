@@ -60,7 +60,7 @@ def test_sentences_that_have_ended_leave_the_batch():
     assert seen == [4, 1]  # at least one step with all sentences
 
 
-def test_a_batch_of_constants():
+def test_the_decoding_loop_grows_its_ids_for_constant_limits_in_a_graph():
     """Shape inference evaluates constants, and the shapes still grow."""
     graph = tf.function(lambda: in_a_graph.python_function(tf.constant([2, 3])))
     assert_array_equal(graph()[0], expected([2, 3]))

@@ -30,7 +30,7 @@ BEAM, SAMPLING = {"beam_size": 2}, {"sampling": True}
         ({"no_repeat_ngram": -1}, "no_repeat_ngram = -1: must be gr"),
     ],
 )
-def test_what_cannot_be(options, message):
+def test_impossible_decoding_options_raise_an_error_that_names_them(options, message):
     with pytest.raises(UserError) as error:
         DecodingOptions(**options)
     assert str(error.value).startswith(message)

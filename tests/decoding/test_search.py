@@ -67,7 +67,9 @@ def in_a_graph(method, **settings):
 
 
 @methods
-def test_what_is_written_is_allowed_and_scored_as_the_model_does(method):
+def test_translations_obey_the_options_and_have_the_model_s_scores_and_attention(
+    method,
+):
     """Some have a prefix; scores and attention equal those of a full forward pass."""
     model, prefixes = small_model(1), [(), (5,), (), (4, 4), (6, 5, 4), ()]
     options = DecodingOptions(**METHODS[method], max_length=7)
@@ -97,7 +99,7 @@ def test_what_is_written_is_allowed_and_scored_as_the_model_does(method):
 
 
 @methods
-def test_a_sentence_does_not_depend_on_its_neighbours(method):
+def test_decoded_ids_and_scores_do_not_depend_on_the_rest_of_the_batch(method):
     """The neighbours end at different steps, so the batch shrinks."""
     rng = np.random.default_rng(0)
     batch = [[*rng.choice(LETTERS, rng.integers(0, 8)), END_ID] for _ in range(24)]
@@ -113,12 +115,12 @@ def test_a_sentence_does_not_depend_on_its_neighbours(method):
 
 
 @methods
-def test_graph_and_eager_agree(method):
+def test_decoding_in_a_graph_equals_eager_decoding(method):
     expected = in_a_graph(method)(pad(SENTENCES))
     same(decode_with(small_model(0), SENTENCES, **METHODS[method]), expected)
 
 
-def test_a_graph_in_half_precision_scores_as_a_forward_pass():
+def test_greedy_scores_in_a_float16_graph_agree_with_a_forward_pass():
     """On some CPUs, a product of TensorFlow's in float16 gives an empty tensor."""
     half = {"dtype": "mixed_float16", "num_layers": 1}
     found = in_a_graph("greedy", **half)(pad(SENTENCES))
@@ -128,7 +130,7 @@ def test_a_graph_in_half_precision_scores_as_a_forward_pass():
 
 
 @pytest.mark.parametrize("method", ["greedy", "sampling"])
-def test_steps_that_are_watched_write_the_same(method):
+def test_decode_steps_adds_one_token_a_step_and_ends_with_the_ids_of_decode(method):
     source, options = pad(SENTENCES[:3]), DecodingOptions(**METHODS[method])
     expected = np.asarray(in_a_graph(method)(source).ids)
     steps = [*map(np.asarray, decode_steps(small_model(0), source, options))]
@@ -139,7 +141,7 @@ def test_steps_that_are_watched_write_the_same(method):
 
 
 @methods
-def test_what_never_ends_is_cut_off(method):
+def test_a_translation_without_an_end_token_is_cut_off_at_its_limit(method):
     never = small_model(0, end_bias=-1e4, max_length=15)
     options = {**METHODS[method], "no_repeat_ngram": 0}
     decoded = decode_with(never, SENTENCES, **options)
@@ -149,7 +151,7 @@ def test_what_never_ends_is_cut_off(method):
 
 
 @pytest.mark.parametrize("options", [{}, {"beam_size": 2}])
-def test_source_and_prefix_as_long_as_the_model_allows(options):
+def test_decoding_accepts_a_source_or_a_prefix_of_the_maximum_length(options):
     model = small_model(0, max_length=6)
     decoded = decode_with(model, [[4] * 5 + [END_ID]], **options)
     assert 1 <= len(written(decoded.ids[0, 0])) <= 6
@@ -162,7 +164,7 @@ def test_source_and_prefix_as_long_as_the_model_allows(options):
 
 @methods
 @pytest.mark.parametrize("shape", [(0, 5), (2, 1)])
-def test_nothing_gives_nothing(method, shape):
+def test_an_empty_batch_and_empty_sentences_decode_to_no_tokens(method, shape):
     source = np.zeros(shape, np.int32)
     source[:, :1] = END_ID
     options = DecodingOptions(**METHODS[method])

@@ -37,7 +37,7 @@ def step_by_step(model, source, target):
 @pytest.mark.parametrize(
     "variant", [{"norm": "post"}, TIED, SHALLOW, {"use_positions": False}]
 )
-def test_steps_are_the_full_forward_pass(variant):
+def test_decoder_steps_equal_the_full_forward_pass(variant):
     """With three hypotheses for each sentence, and padding in the source."""
     model = oracle.tiny_transformer(max_length=12, **variant)
     target = np.random.default_rng(0).integers(4, oracle.TARGET_VOCAB, (3, 3, 5))
@@ -51,7 +51,7 @@ def test_steps_are_the_full_forward_pass(variant):
 
 
 @pytest.mark.parametrize("dtype", ["float16", "mixed_bfloat16", "float64"])
-def test_other_precisions(dtype):
+def test_decoder_steps_in_half_and_double_precision_equal_the_forward_pass(dtype):
     model = oracle.tiny_transformer(max_length=12, dtype=dtype)
     expected = tf.cast(model((SOURCE, TARGET)), "float32").numpy()
     logits, _ = step_by_step(model, SOURCE, TARGET[:, None])
@@ -96,7 +96,7 @@ def test_the_last_token_of_a_forbidden_sequence_is_not_written():
     check(without(4), 0, ids[:, :0], forbidden=forbidden)
 
 
-def test_where_all_is_repeated_the_translation_ends():
+def test_only_the_end_token_is_allowed_where_any_other_would_repeat_an_ngram():
     ids = np.array([[3, 4, 5, 6, 7], [3, 4, 5, 6, 6], [4] * 5], "int32").repeat(2, 0)
     expected = [np.arange(VOCAB) == END_ID, without(3, 4, 5, 6), without(4)]
     check(np.stack(expected).repeat(2, 0), 5, ids, no_repeat_ngram=1)

@@ -49,7 +49,7 @@ def pair(request, tmp_path_factory):
     return translator, engine
 
 
-def test_greedy_translations_are_the_same(pair):
+def test_ctranslate2_gives_the_same_greedy_translations(pair):
     translator, engine = pair
     tokens, size = translator.tokenizer.tokens, translator.tokenizer.vocab_size
     rng = np.random.default_rng(0)
@@ -85,7 +85,7 @@ def folder(run_folder, tmp_path_factory):
     return export(run_folder, to, "toy", format="ctranslate2")[0]
 
 
-def test_the_folder_translates_without_tfxformer(folder, translator):
+def test_a_ctranslate2_export_translates_without_tfxformer(folder, translator):
     """Uses the code of docs/export.md."""
     assert {file.name for file in folder.iterdir()} == FILES
     texts = ["", "O gato bebe leite.", "Onde está a chave?", "😀 Olá", "não " * 99]
@@ -106,14 +106,16 @@ def test_the_folder_translates_without_tfxformer(folder, translator):
     assert translations == [translation.decode() for translation in ours]
 
 
-def test_the_command_prints_the_next_version(command, folder, run_folder):
+def test_export_to_ctranslate2_prints_the_folder_of_the_next_version(
+    command, folder, run_folder
+):
     args = ["--run", run_folder, "--to", folder.parents[1], "--name", "toy"]
     out, err, code = command("export", *args, "--format", "ctranslate2")
     assert (out, code) == (f"{folder.parent / '2'}\n", 0), err
     assert "7 translations like the run" in err
 
 
-def test_an_export_that_scores_otherwise_is_not_published(
+def test_a_ctranslate2_export_with_other_scores_is_not_published(
     run_folder, tmp_path, monkeypatch
 ):
     def wrong(*args):  # too little to change a word
@@ -130,7 +132,9 @@ def test_an_export_that_scores_otherwise_is_not_published(
 # --- Errors ---
 
 
-def test_what_cannot_be_is_refused(run_folder, exported, translator):
+def test_ctranslate2_refuses_a_savedmodel_folder_and_a_model_without_positions(
+    run_folder, exported, translator
+):
     to, name = exported.parents[1], exported.parent.name
     with pytest.raises(UserError, match="holds SavedModels"):
         export(run_folder, to, name, format="ctranslate2")

@@ -60,7 +60,7 @@ def theirs(request):
     return load(request.param)
 
 
-def test_token_ids_are_the_same(theirs):
+def test_a_marian_import_has_the_token_ids_of_transformers(theirs):
     for side, tokenizer in enumerate(theirs.ours.tokenizer.sides):
         texts = theirs.texts(("text", "english")[side])
         expected = theirs.ids(("source", "target")[side], side)
@@ -69,13 +69,13 @@ def test_token_ids_are_the_same(theirs):
         assert tokenizer.tokenize(texts).to_list() == expected
 
 
-def test_an_unknown_run_of_characters_is_read_by_characters():
+def test_a_marian_tokenizer_splits_unknown_text_into_characters():
     """`transformers` would read "Nã" as one unknown token."""
     target = load("shared").ours.tokenizer.target
     assert target.tokens(target.encode(["Não"])[0]) == ["\u2581", "N", "\u00e3", "o"]
 
 
-def test_hidden_states_and_logits_are_the_same(theirs):
+def test_a_marian_import_has_the_hidden_states_and_logits_of_transformers(theirs):
     model = theirs.ours.transformer
     depth = model.config["d_model"]
     for number in range(4):
@@ -91,12 +91,12 @@ def test_hidden_states_and_logits_are_the_same(theirs):
         assert_allclose(logits[: len(expected), order], expected, atol=1e-4)
 
 
-def test_greedy_sentences_are_the_same(theirs):
+def test_a_marian_import_gives_the_greedy_translations_of_transformers(theirs):
     found, _ = theirs.ours.translate(theirs.texts(), split_sentences=False)
     assert found == theirs.texts("translation")
 
 
-def test_beam_sentences_are_the_same_or_score_alike(theirs):
+def test_beams_of_a_marian_import_score_at_least_like_those_of_transformers(theirs):
     ours, scores = theirs.ours, theirs.texts("beam_score")
     source = encode_source(ours.tokenizer, theirs.texts())
     expected = theirs.ids("beam", 1)
@@ -113,7 +113,7 @@ def test_beam_sentences_are_the_same_or_score_alike(theirs):
         assert sum(map(list.__eq__, own, expected)) > len(expected) / 2
 
 
-def test_no_text_has_a_token_and_every_part_of_one_begins_with_the_language():
+def test_a_language_token_is_the_prefix_of_a_text_and_an_empty_text_has_no_token():
     translator = load("two_targets").ours
     assert translator(["", " "]) == ["", " "]
     (first,) = translator.tokenizer.prefix
@@ -122,7 +122,7 @@ def test_no_text_has_a_token_and_every_part_of_one_begins_with_the_language():
     assert counted == [0, len(translator.tokenizer.encode(["Ana"])[0])]
 
 
-def test_weights_of_pytorch_are_read(tmp_path):
+def test_a_marian_import_reads_the_weights_of_pytorch(tmp_path):
     torch = pytest.importorskip("torch")
     from safetensors.torch import load_file
 
@@ -134,7 +134,7 @@ def test_weights_of_pytorch_are_read(tmp_path):
     assert import_marian(folder)(texts) == load("shared").ours(texts)
 
 
-def test_ctranslate2_scores_like_the_import(theirs, tmp_path):
+def test_ctranslate2_scores_translations_like_the_marian_import(theirs, tmp_path):
     ours = theirs.ours
     spec = ctranslate2.specification(ours.tokenizer, ours.transformer)
     spec.save(str(tmp_path))
@@ -146,7 +146,9 @@ def test_ctranslate2_scores_like_the_import(theirs, tmp_path):
 
 
 @pytest.mark.slow
-def test_an_import_serves_and_is_exported_and_trained_again(command, tmp_path):
+def test_a_marian_import_serves_exports_to_ctranslate2_and_fine_tunes(
+    command, tmp_path
+):
     folder, out = MODELS / "two_targets", tmp_path / "export"
     options = ["--target-language", "por", "--beam", 4, "--precision", "float16"]
     printed, said, code = command("import", folder, "--to", out, *options)
@@ -182,7 +184,7 @@ def test_an_import_serves_and_is_exported_and_trained_again(command, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_model_is_downloaded_without_needless_files(tmp_path):
+def test_import_from_the_hub_downloads_safetensors_and_no_pytorch_weights(tmp_path):
     """A server on this machine stands in for the hub."""
     asked, name = [], "Helsinki-NLP/opus-mt-pt-en"
 
@@ -291,7 +293,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_a_bad_folder_is_one_line(name, tmp_path):
+def test_a_wrong_marian_folder_raises_a_one_line_error_with_its_path(name, tmp_path):
     change, message = BAD[name]
     folder = shutil.copytree(MODELS / "shared", tmp_path / "shared")
     change(folder)
@@ -312,7 +314,9 @@ CHOOSE = "choose --target-language from "
         ("shared --target-language deu", f"{CHOOSE}none: the model writes one"),
     ],
 )
-def test_the_command_refuses_in_one_line(command, args, message, tmp_path, monkeypatch):
+def test_import_refuses_a_missing_model_or_target_language_in_one_line(
+    command, args, message, tmp_path, monkeypatch
+):
     monkeypatch.chdir(MODELS)
     args = [*args.split(), "--to", tmp_path / "export"]
     printed, said, code = command("import", *args)

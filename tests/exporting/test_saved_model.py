@@ -45,7 +45,7 @@ translations: string (None, 4)
 TEXTS = ["O gato preto bebeu o leite.", "Bom dia!", "", "Onde está o gato?"]
 
 
-def test_a_session_runs_the_contract_and_answers_as_python_does(exported):
+def test_a_session_runs_every_signature_and_gives_the_recorded_answers(exported):
     report = exported.parents[2].joinpath("report.txt").read_text("utf-8").splitlines()
     lines = CONTRACT.splitlines()
     assert [line for line in report if line.startswith("  ")] == lines
@@ -53,14 +53,16 @@ def test_a_session_runs_the_contract_and_answers_as_python_does(exported):
     assert len(ran) == len(lines) and report[-1].startswith("SERVES")
 
 
-def test_it_is_called_as_the_tutorial_s_export_is(served, translator):
+def test_a_loaded_export_translates_a_string_or_a_vector_of_strings(served, translator):
     one, vector = served.loaded(TEXTS[0]), served.loaded(TEXTS)
     assert one.shape == () and one.numpy().decode() == translator(TEXTS[0])
     assert vector.numpy().tolist()[::2] == [one.numpy(), b""]
 
 
 @pytest.mark.slow
-def test_options_are_chosen_at_export_and_recorded(run_folder, tmp_path):
+def test_an_export_records_its_decoding_options_and_loads_with_them(
+    run_folder, tmp_path
+):
     options = DecodingOptions(beam_size=3, n_best=2, length_penalty=0.6, max_length=9)
     path, report = export(run_folder, tmp_path, "model", options=options)
     assert report.ok
@@ -79,7 +81,9 @@ def test_options_are_chosen_at_export_and_recorded(run_folder, tmp_path):
 
 
 @pytest.mark.slow
-def test_float16_halves_the_file_and_gives_the_same(run_folder, exported, tmp_path):
+def test_a_float16_export_has_half_the_file_size_and_answers_like_python(
+    run_folder, exported, tmp_path
+):
     path, _ = export(run_folder, tmp_path, "model", precision="float16")
     loaded, python = tf.saved_model.load(str(path)), Translator.load(path)
     assert [line.decode() for line in loaded(TEXTS).numpy()] == python(TEXTS)
@@ -104,7 +108,9 @@ def test_an_export_that_would_not_serve_is_not_published(
     assert list((tmp_path / "model").iterdir()) == []
 
 
-def test_a_full_disk_is_one_line(translator, tmp_path, monkeypatch):
+def test_export_to_a_full_disk_raises_a_one_line_error_and_leaves_no_version(
+    translator, tmp_path, monkeypatch
+):
     def full(*_):
         message = "{{node SaveV2}} a/b.tempstate1; No space left on device [Op:SaveV2]"
         raise tf.errors.ResourceExhaustedError(None, None, message)
@@ -115,7 +121,7 @@ def test_a_full_disk_is_one_line(translator, tmp_path, monkeypatch):
     assert list((tmp_path / "m").iterdir()) == []
 
 
-def test_a_model_is_called_as_its_folder(translator):
+def test_model_name_returns_the_name_of_the_model_s_folder(translator):
     for path, name in ((None, "pt_en"), ("runs/mine/", "mine"), ("m/toy/12", "toy")):
         assert model_name(path) == name
     with pytest.raises(UserError, match="needs a name"):
@@ -127,7 +133,9 @@ def test_a_model_is_called_as_its_folder(translator):
 # --- Weights, and loading an export as a Keras model ---
 
 
-def test_it_opens_as_a_keras_model(exported, translator, served):
+def test_an_export_loads_as_a_keras_model_with_the_same_weights(
+    exported, translator, served
+):
     opened = Translator.load(exported)
     weights = translator.transformer.weights, opened.transformer.weights
     for one, other in zip(*weights, strict=True):
@@ -155,7 +163,9 @@ def small_translator(seed=1, **kind):
         ("float16", {"tie_embeddings": True, "num_decoder_layers": 1}),
     ],
 )
-def test_every_precision_and_kinds_of_model(tmp_path, precision, kind):
+def test_each_kind_of_model_serves_and_keeps_its_weights_in_each_precision(
+    tmp_path, precision, kind
+):
     translator = small_translator(**kind)
     before = [weight.numpy() for weight in translator.transformer.weights]
     write(translator, tmp_path / "1", precision=precision)
@@ -175,7 +185,9 @@ def test_every_precision_and_kinds_of_model(tmp_path, precision, kind):
     assert_array_equal(loaded(text=texts)["score"], first)
 
 
-def test_the_mean_of_the_newest_checkpoints(run_folder, tmp_path):
+def test_average_checkpoints_takes_the_mean_of_the_newest_checkpoints(
+    run_folder, tmp_path
+):
     copy = shutil.copytree(run_folder, tmp_path / "copy")
     transformer = Translator.load(copy).transformer
     newest, *_ = found = Run.open(copy).checkpoints()
@@ -194,7 +206,7 @@ def test_the_mean_of_the_newest_checkpoints(run_folder, tmp_path):
         average_checkpoints(transformer, copy, 1)
 
 
-def test_checkpoints_before_the_newest_ones_are_not_in_their_mean(run_folder):
+def test_average_checkpoints_leaves_out_older_checkpoints(run_folder):
     transformer = Translator.load(run_folder).transformer
     newest, *older = Run.open(run_folder).checkpoints()
     assert older
@@ -208,7 +220,7 @@ def test_checkpoints_before_the_newest_ones_are_not_in_their_mean(run_folder):
 # --- Warm-up requests ---
 
 
-def test_it_has_requests_that_a_server_may_run(exported, served):
+def test_an_export_has_a_valid_warm_up_request_for_each_signature(exported, served):
     """TensorFlow Serving's limit and path, and only logs of a type that it runs."""
     assert str(WARM_UP_FILE) == "assets.extra/tf_serving_warmup_requests"
     records = [*tf.data.TFRecordDataset(str(exported / WARM_UP_FILE))]

@@ -60,7 +60,7 @@ def copy(keras_model, tmp_path):
 # --- Models from other programs ---
 
 
-def test_a_keras_export_serves(keras_model):
+def test_verify_accepts_a_keras_export(keras_model):
     lines = inspect(keras_model)
     assert not failures(lines)
     one, two = "x: float32 (None, 4)", "output_0: float32 (None, 3)"
@@ -69,7 +69,7 @@ def test_a_keras_export_serves(keras_model):
     assert f"ok    run serving_default: ({one}) -> {two}" in lines
 
 
-def test_the_trap_runs_in_python_and_not_in_the_server(tmp_path):
+def test_verify_fails_a_keras_model_in_a_tf_module_that_runs_only_in_python(tmp_path):
     """A tf.Module around a Keras model, as the TensorFlow tutorial exports it."""
     module = tf.Module()
     module.model = DENSE
@@ -83,7 +83,7 @@ def test_the_trap_runs_in_python_and_not_in_the_server(tmp_path):
     assert "saved twice" in detail and "model.export()" in detail
 
 
-def test_xla_under_a_signature_fails_and_names_the_flag(tmp_path):
+def test_verify_fails_a_signature_that_needs_xla_and_names_the_server_s_flag(tmp_path):
     doubled = tf.function(lambda x: x * 2, jit_compile=True)
 
     def looped(x):  # the function that needs XLA is in a loop
@@ -95,7 +95,7 @@ def test_xla_under_a_signature_fails_and_names_the_flag(tmp_path):
     assert "--xla_cpu_compilation_enabled=true" in detail
 
 
-def test_every_type_and_shape_of_input(tmp_path):
+def test_verify_makes_up_inputs_of_every_dtype_and_shape(tmp_path):
     specs = [
         tf.TensorSpec(None, tf.string, name="anything"),
         tf.TensorSpec([], tf.bool, name="flag"),
@@ -134,7 +134,9 @@ def rename_an_op(graph):
         (lambda graph: graph.meta_info_def.tags.append("train"), "load", "serve"),
     ],
 )
-def test_graphs_that_no_server_can_run(copy, change, check, said):
+def test_verify_fails_an_unknown_op_a_missing_signature_and_a_wrong_tag(
+    copy, change, check, said
+):
     file = copy / "saved_model.pb"
     model = SavedModel.FromString(file.read_bytes())
     change(model.meta_graphs[0])
@@ -146,7 +148,7 @@ def test_graphs_that_no_server_can_run(copy, change, check, said):
 
 
 @pytest.mark.slow
-def test_python_functions_and_crashes(tmp_path):
+def test_verify_reports_python_functions_and_crashes_beside_other_results(tmp_path):
     def python(x):
         y = tf.py_function(lambda a: a + 1, [x], tf.float32)
         return {"y": tf.ensure_shape(y, [None, 4])}
@@ -164,7 +166,7 @@ def test_python_functions_and_crashes(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_process_that_hangs_is_stopped(tmp_path, monkeypatch):
+def test_verify_stops_a_process_that_hangs(tmp_path, monkeypatch):
     loop = lambda x: tf.while_loop(lambda x: True, lambda x: [x], [x])[0]  # noqa: E731
     save(tmp_path, b=lambda x: {"y": loop(x)})
     monkeypatch.setattr(verify_module, "TIMEOUT", 20)
@@ -172,7 +174,7 @@ def test_a_process_that_hangs_is_stopped(tmp_path, monkeypatch):
     assert "gave no answer within 20 s and was stopped" in detail
 
 
-def test_it_needs_no_model_code():
+def test_importing_verify_loads_no_model_code():
     code = "import sys, tfxformer.exporting.verify; print(*sys.modules)"
     loaded = subprocess.check_output([sys.executable, "-c", code], text=True).split()
     ours = {name for name in loaded if name.startswith("tfxformer.")}
@@ -183,7 +185,9 @@ def test_it_needs_no_model_code():
 # --- Our exports: recorded answers ---
 
 
-def test_wrong_and_damaged_examples(exported, tmp_path):
+def test_verify_fails_examples_that_are_damaged_or_differ_from_the_answers(
+    exported, tmp_path
+):
     copy = shutil.copytree(exported, tmp_path / "1")
     file = copy / EXAMPLES_FILE
     records = []
@@ -209,7 +213,7 @@ def test_wrong_and_damaged_examples(exported, tmp_path):
     assert "examples.tfrecord: damaged" in failures(inspect(copy))["load"]
 
 
-def test_one_number_is_not_the_same_answer_as_several_equal_ones(tmp_path):
+def test_verify_fails_a_scalar_where_the_recorded_answer_is_a_vector(tmp_path):
     save(tmp_path, run=tf.function(lambda x: {"y": tf.reduce_sum(x)}, [X]))
     answers = {"y": np.full(3, 8, "float32")}
     record = "run", {"x": np.ones((2, 4), "float32")}, answers
@@ -228,7 +232,9 @@ def test_one_number_is_not_the_same_answer_as_several_equal_ones(tmp_path):
         ("nowhere", "there is no such folder"),
     ],
 )
-def test_paths_without_a_saved_model(tmp_path, path, message):
+def test_verify_refuses_a_path_without_a_savedmodel_and_gives_advice(
+    tmp_path, path, message
+):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "config.yaml").touch()
     path = tmp_path / path

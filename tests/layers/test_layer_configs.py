@@ -44,7 +44,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("kind", "options", "inputs"), CASES)
-def test_config_round_trip(kind, options, inputs):
+def test_a_layer_rebuilt_from_its_config_gives_the_same_outputs(kind, options, inputs):
     """From its config, and from JSON with its registered name."""
     layer = kind(**options, name="mine")
     layer(*inputs)
@@ -62,7 +62,7 @@ def test_config_round_trip(kind, options, inputs):
 
 
 @pytest.mark.parametrize("bad", [16.0, "16", np.array([16]), tf.constant(16.0)])
-def test_a_size_is_an_integer(bad):
+def test_a_layer_accepts_only_integers_as_sizes(bad):
     with pytest.raises(TypeError, match="d_model must be an integer, not"):
         layers.FeedForward(d_model=bad, dff=24)
     sizes = {"d_model": np.array(16), "dff": tf.constant(24)}
@@ -71,7 +71,9 @@ def test_a_size_is_an_integer(bad):
 
 
 @pytest.mark.parametrize(("kind", "options", "inputs"), CASES)
-def test_the_dtype_of_a_layer_is_that_of_all_its_parts(kind, options, inputs):
+def test_the_dtype_of_a_layer_applies_to_all_its_weights_and_its_output(
+    kind, options, inputs
+):
     layer = kind(**options, dtype="bfloat16")
     output = layer(*(x if x is IDS else tf.cast(x, "bfloat16") for x in inputs))
     assert output.dtype == "bfloat16"

@@ -69,7 +69,7 @@ def masked_keras_tensor():
 
 @norms
 @pytest.mark.parametrize("kind", [GlobalSelfAttention, CausalSelfAttention])
-def test_keras_mask_of_self_attention(kind, norm):
+def test_self_attention_applies_and_passes_on_the_keras_mask_of_its_input(kind, norm):
     layer, (x, plain) = make(kind, norm=norm), masked_keras_tensor()
     output = layer(x)
     assert_array_equal(output, layer(plain, mask=IDS != 0))
@@ -78,7 +78,7 @@ def test_keras_mask_of_self_attention(kind, norm):
     assert_array_equal(layer(x, mask=everything), layer(plain, mask=everything))
 
 
-def test_keras_mask_of_cross_attention():
+def test_cross_attention_applies_the_context_s_keras_mask_and_passes_on_that_of_x():
     layer, (context, plain) = make(CrossAttention), masked_keras_tensor()
     output = layer(x=X, context=context)
     assert (layer.last_attn_scores.numpy()[0, :, :, 3:] == 0).all()
@@ -93,7 +93,7 @@ def test_multi_head_attention_honours_the_keras_mask_of_its_keys():
     assert_allclose(layer(X, context), expected, atol=1e-6)
 
 
-def test_scores_are_kept_from_calls_that_are_not_traced():
+def test_last_attn_scores_keeps_the_weights_of_the_last_eager_call():
     layer = make(CrossAttention, dropout=0.5)
     assert layer.last_attn_scores is None
     layer(X, CONTEXT, training=True)
@@ -108,7 +108,7 @@ def test_scores_are_kept_from_calls_that_are_not_traced():
 @pytest.mark.parametrize(
     "kind", [GlobalSelfAttention, CausalSelfAttention, CrossAttention]
 )
-def test_dropout_leaves_the_input_of_a_sublayer_in_its_residual(kind):
+def test_dropout_drops_a_sublayer_s_output_and_not_its_residual(kind):
     layer = make(kind, dropout=0.9, attention_dropout=0.0, norm="pre")
     args = (X, CONTEXT) if kind is CrossAttention else (X,)
     kept = np.asarray(layer(*args, training=True)) == X
@@ -116,7 +116,7 @@ def test_dropout_leaves_the_input_of_a_sublayer_in_its_residual(kind):
 
 
 @pytest.mark.parametrize(("length", "depth"), [(0, 4), (1, 1), (300, 65), (2048, 16)])
-def test_encoding_agrees_with_numpy(length, depth):
+def test_positional_encoding_agrees_with_numpy(length, depth):
     encoding = positional_encoding(length, depth)
     expected = numpy_version.positional_encoding(length, depth)
     assert encoding.dtype == np.float32
@@ -131,13 +131,13 @@ def test_encoding_agrees_with_numpy(length, depth):
 @pytest.mark.parametrize(
     "options", [{"center": False}, {"scale": False}, {"axis": 1}, {"axis": [1, 2]}]
 )
-def test_layer_norm_takes_the_arguments_of_kerass(options):
+def test_layer_norm_accepts_the_arguments_of_keras_layer_normalization(options):
     ours, kerass = LayerNorm(**options), keras.layers.LayerNormalization(**options)
     assert_allclose(ours(X, training=True), kerass(X), atol=1e-5)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_layer_norm_and_its_gradients_are_kerass(dtype):
+def test_layer_norm_and_its_gradients_equal_those_of_keras(dtype):
     ours, kerass = (
         kind(epsilon=1e-6, dtype=dtype)
         for kind in (LayerNorm, keras.layers.LayerNormalization)

@@ -11,7 +11,8 @@ from numpy.testing import assert_allclose
 
 from tfxformer import Transformer, Translator
 from tfxformer.layers import attention
-from tfxformer.plots.attention_maps import attention_maps, attention_page
+from tfxformer.plots.attention_maps import attention_maps
+from tfxformer.plots.attention_page import attention_page
 
 SOURCE = ["▁o", "▁gato", "▁preto", "</s>"]
 TARGET = ["▁القطة", "▁black", "▁cat", "</s>"]
@@ -31,7 +32,9 @@ def deep(translator):
     ("model", "text"),
     [("translator", "O gato."), ("deep", "😀 مرحبا"), ("deep", "palavra " * 300)],
 )
-def test_maps_are_what_the_model_computes(model, text, request, monkeypatch):
+def test_attention_maps_equal_the_weights_and_probabilities_of_the_model(
+    model, text, request, monkeypatch
+):
     """The same weights, recorded inside the model."""
     model = request.getfixturevalue(model)
     answer, maps = model.explain(text), attention_maps(model, text)
@@ -59,7 +62,7 @@ def test_maps_are_what_the_model_computes(model, text, request, monkeypatch):
         assert_allclose(maps[kind][2], np.stack(weights), atol=1e-5)
 
 
-def test_no_text_becomes_a_part_of_the_page_and_it_loads_nothing():
+def test_attention_page_escapes_all_text_and_loads_no_resources():
     plain = attention_page(["a"], ["a"], [[1]])
     for title in EVIL:
         page = attention_page(EVIL, EVIL, np.eye(7), title)
@@ -70,7 +73,9 @@ def test_no_text_becomes_a_part_of_the_page_and_it_loads_nothing():
 
 
 @pytest.mark.slow
-def test_in_a_browser(tmp_path):
+def test_the_attention_page_in_a_browser_shows_the_chosen_layer_head_and_token(
+    tmp_path,
+):
     sync_api = pytest.importorskip("playwright.sync_api")
     program = shutil.which("chromium") or pytest.skip("chromium is missing")
     given = np.random.default_rng(3).random((2, 3, 4, 4)) ** 4

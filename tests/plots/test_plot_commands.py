@@ -9,7 +9,7 @@ from PIL import Image
 
 from tfxformer import commands, plots, positional_encoding
 from tfxformer.layers.masking import look_ahead_mask
-from tfxformer.plots import attention_maps as maps_module
+from tfxformer.plots import decoding_animation
 from tfxformer.plots.attention_maps import attention_maps, best_head, readable
 from tfxformer.translator import Translator
 
@@ -40,14 +40,14 @@ def model(monkeypatch, run_folder, translator):
     return ["--run", run_folder]
 
 
-def test_positions(drawn):
+def test_plot_positions_draws_the_positional_encoding(drawn):
     options = ["--kind", "curves", "--length", 9]
     given, kind = drawn("draw_positions", "positions", *options, "--dark")
     assert_array_equal(given, positional_encoding(9, 512))
     assert kind == "curves"
 
 
-def test_masks(drawn):
+def test_plot_masks_draws_the_look_ahead_and_padding_masks(drawn):
     queries, keys, mask, title = drawn("draw_mask", "masks", "Hi how")
     assert queries == keys == ["[start]", "Hi", "how"] and title == "Look-ahead mask"
     assert_array_equal(mask, look_ahead_mask(3)[0, 0])
@@ -58,7 +58,9 @@ def test_masks(drawn):
     assert mask.astype(int).tolist() == [[1, 0, 0, 0, 0], *[[1, 1, 0, 0, 0]] * 4]
 
 
-def test_attention(drawn, command, model, translator, tmp_path, monkeypatch):
+def test_plot_attention_draws_the_chosen_heads_as_a_picture_or_a_page(
+    drawn, command, model, translator, tmp_path, monkeypatch
+):
     maps = attention_maps(translator, TEXT)
     attention = ["attention", TEXT, *model]
     *tokens, weights, title = drawn("draw_attention", *attention)
@@ -78,7 +80,9 @@ def test_attention(drawn, command, model, translator, tmp_path, monkeypatch):
     assert code == 1 and "pip install 'tfxformer[plots]'" in err
 
 
-def test_decoding(command, model, translator, tmp_path, monkeypatch):
+def test_plot_decoding_draws_each_greedy_step_in_a_gif(
+    command, model, translator, tmp_path, monkeypatch
+):
     frames, path, draw = [], tmp_path / "picture.gif", plots.png
 
     def watched(figure):
@@ -88,7 +92,7 @@ def test_decoding(command, model, translator, tmp_path, monkeypatch):
         frames.append(([text.get_text() for text in texts], lines))
         return draw(figure)
 
-    monkeypatch.setattr(maps_module, "png", watched)
+    monkeypatch.setattr(decoding_animation, "png", watched)
     decoding = ["plot", "decoding", TEXT, *model, "--out", path]
     assert command(*decoding)[::2] == (f"{path}\n", 0)
     maps = attention_maps(translator, TEXT)
@@ -107,7 +111,7 @@ def test_decoding(command, model, translator, tmp_path, monkeypatch):
     assert (image.format, image.n_frames) == ("GIF", 2 * len(target) + 1)
 
 
-def test_training(drawn, tmp_path):
+def test_plot_schedule_draws_presets_and_plot_curves_draws_metrics(drawn, tmp_path):
     schedules, steps = drawn("draw_schedules", "schedule")
     assert [*schedules] == [f"preset {n}" for n in ("tiny", "tutorial", "base", "big")]
     assert steps == 20_000
@@ -119,18 +123,11 @@ def test_training(drawn, tmp_path):
     assert runs == {str(tmp_path): [{"step": 1, "split": "train", "loss": 2}]}
 
 
-def test_lengths(drawn, tmp_path):
+def test_plot_lengths_counts_the_words_of_sources_and_targets(drawn, tmp_path):
     (tmp_path / "pairs.tsv").write_text("um gato\ta cat\nolá\toh hi you\n", "utf-8")
     options = ["lengths", "--data", tmp_path / "pairs.tsv"]
     counts = {"source": [2, 1], "target": [2, 3]}
     assert drawn("draw_lengths", *options) == (counts, "words")
-
-
-def test_neighbours(drawn, model, translator):
-    tokens = translator.tokenizer.tokens(range(translator.tokenizer.vocab_size))
-    word = next(t for t in tokens if t.startswith("▁") and t[1:] not in ["", *tokens])
-    vectors, *others = drawn("draw_neighbours", "neighbours", word[1:], *model)
-    assert len(vectors.numpy()) == len(tokens) and others == [tokens, [word]]
 
 
 @pytest.mark.parametrize(
@@ -146,10 +143,9 @@ def test_neighbours(drawn, model, translator):
         ("curves .", "the runs have no measurements to draw"),
         ("schedule --preset bas", "bas: no such preset"),
         ("attention a RUN --layer 2", "--layer 2: the model has 1"),
-        ("neighbours xyzzyq RUN", "'xyzzyq': the vocabulary does not have it whole"),
     ],
 )
-def test_wrong_input_is_one_line(
+def test_plot_refuses_wrong_input_in_one_line(
     command, tmp_path, monkeypatch, model, arguments, message
 ):
     monkeypatch.chdir(tmp_path)

@@ -12,7 +12,6 @@ TRAIN = [{"step": n, "split": "train", "loss": 9 / n} for n in range(1, 30)]
 VALID = [{"step": 9, "split": "validation", "loss": 2.0, "masked_accuracy": 0.5}]
 ODD = ["▁مرحبا", "שלום", "▁汉字", "😀", "$5", "$x^2$", r"\frac", ""]
 POSITIONS = np.asarray(positional_encoding(30, 16))
-VECTORS = np.array([[1, 0], [9, 1], [1, 1], [0, 2], [-1, 0]])
 
 
 def weights(*shape):
@@ -55,10 +54,6 @@ HEADS = weights(2, 2, 2, 3)
         (lambda: plots.draw_positions(POSITIONS, "curves", (1, 5)), POSITIONS[:, 1]),
         (lambda: plots.draw_positions(POSITIONS, "similarity"), UNIT @ UNIT.T),
         (
-            lambda: plots.draw_neighbours(VECTORS, [*"abcde"], ["a", "d"], 2),
-            [9 / 82**0.5, 0.5**0.5],
-        ),
-        (
             lambda: plots.draw_schedules({"a": lambda step: step / 9}, 10),
             np.arange(10) / 9,
         ),
@@ -69,7 +64,9 @@ HEADS = weights(2, 2, 2, 3)
         ),
     ],
 )
-def test_every_picture_is_true_and_within_its_edges_in_the_user_s_style(draw, shown):
+def test_each_plot_shows_its_data_fits_its_page_and_follows_the_user_s_style(
+    draw, shown
+):
     import matplotlib.style
     from matplotlib.colors import same_color
 
@@ -88,7 +85,7 @@ def test_every_picture_is_true_and_within_its_edges_in_the_user_s_style(draw, sh
     assert figure.get_supxlabel() or any(axes.get_xlabel() for axes in figure.axes)
 
 
-def test_each_head_has_a_panel_on_one_scale():
+def test_draw_attention_gives_each_head_a_panel_on_one_colour_scale():
     given = weights(2, 3, 4, 5)
     drawn = panels(plots.draw_attention([*"abcd"], [*"vwxyz"], given, "title"))
     for axes, head in zip(drawn, given.reshape(6, 4, 5), strict=True):
@@ -101,7 +98,7 @@ def test_each_head_has_a_panel_on_one_scale():
 
 
 @pytest.mark.filterwarnings("ignore:Glyph")  # Matplotlib draws a box and says so
-def test_tokens_of_any_script_are_drawn_where_there_is_room():
+def test_draw_attention_labels_tokens_of_any_script_where_they_fit():
     tokens = ODD * 7
     (one,) = panels(plots.draw_attention(tokens, tokens, weights(56, 56)))
     assert labels(one.yaxis) == tokens and not one.texts
@@ -110,7 +107,7 @@ def test_tokens_of_any_script_are_drawn_where_there_is_room():
     assert max(many.get_size_inches()) < 200
 
 
-def test_heads_of_a_long_sentence_have_labels_that_a_page_shows_readably():
+def test_draw_attention_keeps_the_labels_of_a_long_sentence_readable():
     tokens = [*"abcdefghijklmnopqrstuvwxy"]
     figure = plots.draw_attention(tokens, tokens, weights(2, 4, 25, 25))
     assert figure.get_size_inches()[0] < 10 and len(panels(figure)) == 8

@@ -62,13 +62,13 @@ def run(requests, gone=(), rows_independent=True, **settings):
     return asyncio.run(asyncio.wait_for(main(), 30)), model.calls[1:]
 
 
-def test_requests_that_wait_are_answered_together():
+def test_waiting_requests_are_joined_into_one_call_of_the_model():
     found, calls = run([[1, 10], [2, 20], [3, 30], [4, 40]])
     assert found == [[2, 20], [4, 40], [6, 60], [8, 80]]
     assert calls == [[1, 10, 2, 20, 3, 30, 4, 40]]
 
 
-def test_requests_to_a_model_whose_rows_may_depend_are_calls_of_their_own():
+def test_a_model_with_dependent_rows_gets_separate_calls_unless_batching_is_on():
     requests = [[1, 10], [2, 20]]
     _, calls = run(requests, rows_independent=False)
     assert sorted(calls) == requests
@@ -76,14 +76,14 @@ def test_requests_to_a_model_whose_rows_may_depend_are_calls_of_their_own():
     assert calls == [[1, 10, 2, 20]]
 
 
-def test_a_large_request_makes_several_calls_with_small_ones_between():
+def test_a_large_request_is_split_and_small_requests_run_between_its_parts():
     found, calls = run([[*range(1000, 1040)], [1], [2]])
     assert found == [[*range(2000, 2080, 2)], [2], [4]]
     assert all(len(call) <= 8 for call in calls)
     assert calls.index([1, 2]) < len(calls) - 1
 
 
-def test_a_request_that_fails_fails_alone():
+def test_a_failing_request_does_not_fail_the_requests_joined_with_it():
     found, _ = run([[1], [13], [2]])
     assert found[0] == [2] and found[2] == [4]
     assert (found[1].code, str(found[1])) == ("INVALID_ARGUMENT", "13 is bad")
@@ -91,7 +91,7 @@ def test_a_request_that_fails_fails_alone():
     assert error.code == "INTERNAL" and "secret" not in str(error)
 
 
-def test_requests_whose_clients_are_gone_are_not_answered():
+def test_requests_of_disconnected_clients_do_not_reach_the_model():
     found, calls = run([[*range(20)], [*range(100, 130)], [200]], gone=[0])
     assert isinstance(found[0], asyncio.CancelledError)
     assert found[1:] == [[*range(200, 260, 2)], [400]]

@@ -53,7 +53,7 @@ def rest(asked):
 
 
 @pytest.mark.parametrize("path", ["M", "V"])
-def test_status_and_metadata(rest, asked, path):
+def test_rest_status_and_metadata_describe_the_available_version(rest, asked, path):
     status, found = rest(path)
     error = {"error_code": "OK", "error_message": ""}
     state = {"version": str(asked.version), "state": "AVAILABLE", "status": error}
@@ -94,7 +94,9 @@ PAIRS = {"text": ["a", "b"], "translation": ["c", "d"]}
         ("", "inputs", {"text": [BYTES]}, {"translation": [ANY], "score": [ANY]}),
     ],
 )
-def test_predict(rest, signature, key, value, answer):
+def test_rest_predict_answers_requests_in_row_and_column_format(
+    rest, signature, key, value, answer
+):
     body = {"signature_name": signature, key: value}
     answer = {"predictions" if key == "instances" else "outputs": answer}
     assert rest("P", body) == rest("V:predict", body) == (200, answer)
@@ -137,7 +139,7 @@ POST M:classify | {"examples": [{"text": "a"}]} | 400 |
 
 
 @pytest.mark.parametrize("line", ERRORS.strip().splitlines())
-def test_errors(rest, line):
+def test_rest_errors_have_the_status_and_message_of_tensorflow_serving(rest, line):
     request, body, status, message = (part.strip() for part in line.split("|"))
     method, path = request.split()
     body = body.encode() if method == "POST" else None
@@ -178,7 +180,7 @@ def predict(asked, call):
     return predict
 
 
-def test_grpc_predict(predict, asked):
+def test_grpc_predict_returns_the_model_spec_and_the_requested_outputs(predict, asked):
     """predict.proto: "Effective Model Specification used to process PredictRequest"."""
     signature = {"signature_name": "serving_default"}
     for spec in ({}, signature, {"version": {"value": asked.version}}):
@@ -209,11 +211,13 @@ def test_grpc_predict(predict, asked):
         ("INVALID_ARGUMENT", {"signature_name": "score"}, {**PAIRS, "text": ["a"]}),
     ],
 )
-def test_grpc_errors(predict, code, spec, inputs):
+def test_grpc_predict_fails_with_the_error_code_of_tensorflow_serving(
+    predict, code, spec, inputs
+):
     assert predict(spec, inputs) == code
 
 
-def test_grpc_metadata_and_status(asked, call):
+def test_grpc_metadata_and_status_describe_the_available_version(asked, call):
     """get_model_metadata.proto: "signature_def" is the one supported field."""
 
     def metadata(*fields):

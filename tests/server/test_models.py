@@ -69,7 +69,9 @@ def test_a_new_version_takes_over_and_the_old_one_answers_its_requests(half):
 
 
 @pytest.mark.parametrize("broken", ["saved_model.pb", WARM_UP_FILE])
-def test_a_broken_version_leaves_the_old_one_until_it_is_mended(half, broken):
+def test_a_broken_version_does_not_replace_the_old_one_until_it_is_repaired(
+    half, broken
+):
     async def scenario(models, _):
         file, asked = add(half, 2) / broken, {"x": np.array(["no number"])}
         if broken == WARM_UP_FILE:
@@ -100,7 +102,7 @@ def test_the_status_of_a_version_that_cannot_be_loaded_has_an_error_code(half):
     run(scenario, half)
 
 
-def test_policies_labels_and_configs_that_change(half):
+def test_the_server_follows_changes_of_version_policies_labels_and_configs(half):
     add(half, 2)
     add(half, 3)
 
@@ -126,7 +128,7 @@ def test_policies_labels_and_configs_that_change(half):
     run(scenario, half, model_version_policy=policy, version_labels=labels)
 
 
-def test_watching_continues_after_errors(half):
+def test_the_server_keeps_watching_for_new_versions_after_errors(half):
     async def scenario(models, configs):
         found = [UserError("a typing mistake"), KeyError("x"), configs]
         models._find_configs = Mock(side_effect=found)
@@ -141,14 +143,14 @@ def test_watching_continues_after_errors(half):
     run(scenario, half)
 
 
-def test_a_start_with_nothing_to_serve_is_refused(half, tmp_path):
+def test_the_server_refuses_to_start_without_a_version_that_loads(half, tmp_path):
     (half / "1" / "saved_model.pb").write_bytes(b"\xff")
     for folder, message in ((half, "version 1: .* in"), (tmp_path / "x", "no version")):
         with pytest.raises(UserError, match=f"model half: {message}"):
             run(None, folder)
 
 
-def test_versions_are_numbers_and_follow_the_policy(tmp_path):
+def test_versions_finds_the_numbered_folders_that_the_policy_selects(tmp_path):
     for name in ("1", "007", "12", ".part-3", "x", "1e3", "-4", "9" * 19):
         (tmp_path / name).mkdir()
     (tmp_path / "99").touch()  # a file
@@ -162,7 +164,7 @@ def test_versions_are_numbers_and_follow_the_policy(tmp_path):
         assert [*versions(config)] == found
 
 
-def test_the_models_of_a_repository(tmp_path):
+def test_find_models_lists_the_folders_of_a_repository_that_have_versions(tmp_path):
     for path in ("b/1", "a/3", ".hidden/1", "no_version/x", "notes"):
         (tmp_path / path).mkdir(parents=True)
     assert [config.name for config in find_models(tmp_path)] == ["a", "b"]
@@ -183,7 +185,9 @@ GOOD = 'config { name: "a" base_path: "a" model_platform: "tensorflow" }'
         (f"model_config_list {{ {GOOD} {GOOD} }}", ": model 'a' is listed twice"),
     ],
 )
-def test_a_wrong_config_is_refused_with_its_line(tmp_path, text, message):
+def test_a_wrong_models_config_is_refused_with_its_file_and_line(
+    tmp_path, text, message
+):
     (tmp_path / "models.config").write_text(text)
     with pytest.raises(UserError, match=f"models.config{message}"):
         find_models(None, tmp_path / "models.config")

@@ -18,7 +18,7 @@ P = "/v1/models/pt_en:predict"
 DAWDLE = {"signature_name": "dawdle", "inputs": ["a"] * 20}
 
 
-def test_versions_and_labels(server):
+def test_a_request_reaches_the_version_or_label_in_its_path(server):
     for path in ("half", "half/versions/1", "half/versions/0002"):
         answer = server.ask(f"/v1/models/{path}:predict", {"instances": [1.0, 2.0]})
         assert answer == (200, {"predictions": [2.5, 3.0]})
@@ -29,7 +29,7 @@ def test_versions_and_labels(server):
     assert status == 404 and "Specific(pt_en, 2)" in found["error"]
 
 
-def test_metrics(server):
+def test_metrics_count_rest_requests_by_model_and_status(server):
     def requests(model, status):
         name = ":tensorflow:serving:request_count"
         return server.metric(name, model_name=model, status=status, entrypoint="REST")
@@ -42,19 +42,19 @@ def test_metrics(server):
     assert [requests(*labels) for labels in asked] == [x + 1 for x in before]
 
 
-def test_health(server):
+def test_the_grpc_health_check_answers_serving(server):
     with grpc.insecure_channel(server.grpc) as channel:
         check = health_pb2_grpc.HealthStub(channel).Check
         found = check(health_pb2.HealthCheckRequest(), timeout=30)
     assert found.status == health_pb2.HealthCheckResponse.SERVING
 
 
-def test_the_errors_of_the_model(server):
+def test_a_failed_assertion_in_the_model_becomes_a_400_answer_with_its_message(server):
     error = {"error": "assertion failed: [told to fail]"}
     assert server.ask(P, {"inputs": ["fail"]}) == (400, error)
 
 
-def test_requests_that_are_too_large(server):
+def test_requests_beyond_the_size_or_row_limit_are_refused(server):
     status, found = server.ask(P, b"a" * 700_000)
     assert status == 413 and found["error"] == "a body of more than 100000 bytes"
     connection = http.client.HTTPConnection(urlsplit(server.url).netloc)
@@ -74,7 +74,7 @@ def test_requests_that_are_too_large(server):
         assert status == 400 and f"Task size {rows} is larger" in found["error"]
 
 
-def test_more_than_may_wait(server):
+def test_rows_beyond_the_queue_limit_are_refused_and_earlier_rows_answered(server):
     """The server refuses rows beyond 40 and answers the earlier ones."""
     with concurrent.futures.ThreadPoolExecutor(6) as pool:
         found = [*pool.map(lambda _: server.ask(P, DAWDLE), range(6))]
@@ -83,7 +83,7 @@ def test_more_than_may_wait(server):
     assert server.metric("tfxformer_waiting_rows") == 0
 
 
-def test_requests_that_have_come_are_answered_at_the_end(toys):
+def test_a_stopping_server_answers_the_requests_it_has_received(toys):
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         with serving(toys) as server:
             asked = pool.submit(server.ask, P, DAWDLE)
@@ -93,13 +93,13 @@ def test_requests_that_have_come_are_answered_at_the_end(toys):
         server.ask(P)
 
 
-def test_a_request_that_takes_too_long(toys):
+def test_a_request_beyond_the_timeout_gets_status_504(toys):
     with serving(toys, timeout=0.01) as server:
         assert server.ask(P, DAWDLE) == (504, {"error": "Timed out"})
 
 
 @pytest.mark.parametrize("option", ["rest_port", "grpc_port"])
-def test_a_port_that_is_taken(toys, option):
+def test_the_server_refuses_a_port_that_is_in_use(toys, option):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         message = rf"--{option[:4]}-port {port}: 127.0.0.1:{port}: Address already"

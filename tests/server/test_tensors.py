@@ -53,14 +53,14 @@ def rows(table):
 
 
 @pytest.mark.parametrize(("specs", "body", "expected"), rows(ACCEPTED))
-def test_json_that_is_accepted(specs, body, expected):
+def test_from_json_reads_row_and_column_requests_into_arrays(specs, body, expected):
     arrays, _ = tensors.from_json(tensors.parse_json(body), SPECS[specs])
     for name, value in json.loads(expected).items():
         expected = tf.constant(value, SPECS[specs][name].dtype).numpy()
         np.testing.assert_array_equal(arrays[name], expected, strict=value is not True)
 
 
-def test_json_that_is_refused():
+def test_from_json_refuses_malformed_json_wrong_types_and_wrong_shapes():
     for specs, body, message in rows(REFUSED):
         with pytest.raises(ServingError) as caught:
             tensors.from_json(tensors.parse_json(body), SPECS[specs])
@@ -68,7 +68,7 @@ def test_json_that_is_refused():
         assert error.code == "INVALID_ARGUMENT" and message in str(error), body
 
 
-def test_answers_in_json():
+def test_to_json_writes_outputs_as_rows_or_columns():
     outputs = {
         "scores": np.array([[0.1, -2], [np.nan, np.inf]], "float32"),
         "text": np.array([b"\xffa", "é\n".encode()], object),
@@ -102,7 +102,7 @@ def test_text_in_json_is_not_escaped():
         ([2**40], {"string_val": [b"a"]}, "has shape (1099511627776,)"),  # of one
     ],
 )
-def test_protos_that_are_refused(dims, values, message):
+def test_from_proto_refuses_malformed_tensors_and_wrong_shapes(dims, values, message):
     shape = {"dim": [{"size": size} for size in dims]}
     proto = TensorProto(dtype="DT_STRING", tensor_shape=shape, **values)
     with pytest.raises(ServingError) as caught:
@@ -111,7 +111,7 @@ def test_protos_that_are_refused(dims, values, message):
 
 
 @pytest.mark.parametrize("dtype", [*tensors._FIELDS, tf.uint8])
-def test_answers_in_protos(dtype):
+def test_to_proto_writes_values_into_the_field_of_their_dtype(dtype):
     """In the field of their type, for clients that do not read tensor_content."""
     array = np.array([b"a", b"\xff"] if dtype == tf.string else [1, 0])
     made = tensors.to_proto(array.astype(dtype.as_numpy_dtype))

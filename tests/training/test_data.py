@@ -28,12 +28,14 @@ def corpus(tmp_path):
 
 def texts(data):
     """All training pairs, as text."""
-    rows = data.tokens.rows(np.arange(len(data.tokens)))
-    sides = data.tokenizer.decode(rows.sides(slice(None)))
+    pairs = data.tokens.pairs(np.arange(len(data.tokens)))
+    sides = data.tokenizer.decode(pairs.to_lists(slice(None)))
     return {*zip(sides[::2], sides[1::2], strict=True)}
 
 
-def test_what_is_held_out_is_trained_on_nowhere(corpus, tmp_path, run):
+def test_validation_pairs_share_no_sentence_with_training_pairs_of_any_source(
+    corpus, tmp_path, run
+):
     # The second one has some of the first one's pairs, and others of their targets.
     more = PAIRS[:150] + [(f"zero {source}", target) for source, target in PAIRS[:20]]
     other = write_pairs(tmp_path / "other.tsv", more)
@@ -52,7 +54,7 @@ def test_each_language_may_have_its_own_vocabulary(corpus, run):
     data = load_data(config, run)
     source, target = data.tokenizer.sides
     assert source.model != target.model and run.tokenizer().digest == source.digest
-    rows = data.tokens.rows(np.arange(len(data.tokens))).sides(slice(None))
+    rows = data.tokens.pairs(np.arange(len(data.tokens))).to_lists(slice(None))
     pairs = zip(source.decode(rows[::2]), target.decode(rows[1::2]), strict=True)
     assert {*PAIRS} == {*pairs, *data.valid}
     model = build_model(config, data.tokenizer)
@@ -61,7 +63,9 @@ def test_each_language_may_have_its_own_vocabulary(corpus, run):
     assert sizes == [source.vocab_size, target.vocab_size]
 
 
-def test_only_the_first_start_reads_the_pairs(corpus, run, monkeypatch):
+def test_a_restarted_run_reads_its_stored_tokens_and_not_the_pairs(
+    corpus, run, monkeypatch
+):
     first = load_data(settings(corpus), run)
     monkeypatch.setattr(training_data, "_read_pairs", lambda _: 1 / 0)
     again = load_data(settings(corpus, "data.weights=[1]"), run)
@@ -69,7 +73,9 @@ def test_only_the_first_start_reads_the_pairs(corpus, run, monkeypatch):
     assert texts(again) == texts(first) and open_data(run).valid == first.valid
 
 
-def test_what_was_made_of_something_else_is_made_again(corpus, run):
+def test_changed_or_damaged_data_is_tokenized_again_with_the_run_s_vocabulary(
+    corpus, run
+):
     first = load_data(settings(corpus), run)
     # A resumed run keeps its vocabulary.
     run.save_checkpoint({"step": 1, "best_step": 0}, {"model.weights.h5": _touch}, 1)
@@ -86,7 +92,9 @@ def _touch(path):
     path.touch()
 
 
-def test_what_is_too_long_is_counted_and_nothing_left_is_an_error(corpus, run, caplog):
+def test_too_long_pairs_are_logged_and_data_without_other_pairs_is_refused(
+    corpus, run, caplog
+):
     caplog.set_level(logging.INFO, "tfxformer")
     data = load_data(settings(corpus, "model.max_length=6"), run)
     left_out = data.tokens.sources[0]["too_long"]

@@ -124,7 +124,9 @@ def assert_alike(folder, found, expected):
 
 
 @pytest.mark.slow
-def test_two_devices_and_two_processes_are_like_one(folder, start, start_two):
+def test_training_on_two_devices_or_two_processes_equals_training_on_one(
+    folder, start, start_two
+):
     processes = start("one"), start("two", devices=2), *start_two("both", "both")
     assert ends(*processes) == [0] * 4, [process.said() for process in processes]
     assert "on 2 CPUs" in processes[1].said()
@@ -154,7 +156,7 @@ def test_a_signal_to_one_process_stops_both_and_they_resume(folder, start, start
 
 
 @pytest.mark.slow
-def test_what_one_process_refuses_stops_all(folder, start_two):
+def test_an_error_in_one_process_stops_all_processes(folder, start_two):
     both = start_two("here", "elsewhere")
     assert ends(*both) == [1, 1]
     assert "another worker was lost" in both[0].said().splitlines()[-1]
@@ -165,7 +167,9 @@ def test_what_one_process_refuses_stops_all(folder, start_two):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("setting", ["accumulate=2", "xla=true"])
-def test_what_takes_a_single_device_is_refused(setting, folder, start):
+def test_settings_for_a_single_device_are_refused_on_two_devices(
+    setting, folder, start
+):
     process = start("run", "--set", f"training.{setting}", devices=2)
     assert ends(process) == [1]
     said = process.said().splitlines()[-1]

@@ -45,7 +45,9 @@ def assert_begun_with(export, first_weights, run):
         assert value == architecture[name]
 
 
-def test_an_export_s_path(command, first_weights, exported, corpus, tmp_path, eager):
+def test_fine_tuning_starts_with_the_weights_of_an_export_and_resumes(
+    command, first_weights, exported, corpus, tmp_path, eager
+):
     run = Run(tmp_path / "run")
     train = ["train", "--data", corpus, "--from", exported.parent, "--out", run.path]
     train += ["--set", "training.warmup_steps=1"]
@@ -56,7 +58,7 @@ def test_an_export_s_path(command, first_weights, exported, corpus, tmp_path, ea
     assert code == 0 and "resuming from step 1" in err
 
 
-def test_the_model_that_comes_with_the_package(
+def test_fine_tuning_from_pt_en_starts_with_the_shipped_model(
     command, no_steps, first_weights, corpus, tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
@@ -67,9 +69,9 @@ def test_the_model_that_comes_with_the_package(
     assert_begun_with(shipped_model(), first_weights, Run(tmp_path / "run"))
 
 
-def test_its_dropout_can_be_changed(command, monkeypatch):
+def test_fine_tuning_accepts_another_dropout_rate(command, monkeypatch):
     def train(config, out):
-        assert config.model.dropout_rate == 0.1 and config.model.num_layers == 6
+        assert config.model.dropout_rate == 0.1 and config.model.num_layers == 12
         return Run(out)
 
     monkeypatch.setattr(trainer, "train", train)
@@ -79,7 +81,9 @@ def test_its_dropout_can_be_changed(command, monkeypatch):
     assert "next: tfxformer evaluate --run run --data ted\n" in err
 
 
-def test_a_folder_of_that_name_is_written_as_a_path(run_folder, tmp_path, monkeypatch):
+def test_pt_en_loads_the_shipped_model_and_a_path_loads_the_folder_pt_en(
+    run_folder, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     shutil.copytree(run_folder, "pt_en", ignore=shutil.ignore_patterns("tokens"))
     assert fine_tuning._find("pt_en") == shipped_model()
@@ -87,7 +91,9 @@ def test_a_folder_of_that_name_is_written_as_a_path(run_folder, tmp_path, monkey
     assert tokenizer.vocab_size == model.target_vocab_size < 8000
 
 
-def test_a_configuration_that_disagrees_is_refused(command, exported, corpus, tmp_path):
+def test_fine_tuning_refuses_a_config_file_that_contradicts_its_model(
+    command, exported, corpus, tmp_path
+):
     train = ["train", "--data", corpus, "--from", exported, "--out", tmp_path / "run"]
     config = tmp_path / "config.yaml"
     config.write_text("training: {init_from: pt_en}\n")
@@ -98,7 +104,7 @@ def test_a_configuration_that_disagrees_is_refused(command, exported, corpus, tm
     assert code == 1 and "its model.dff is 128, not 64" in err
 
 
-def test_a_model_that_is_built_otherwise_is_refused(
+def test_fine_tuning_refuses_a_setting_of_another_architecture(
     command, exported, corpus, tmp_path
 ):
     train = ["train", "--data", corpus, "--from", exported, "--out", tmp_path / "run"]

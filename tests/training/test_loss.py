@@ -32,7 +32,7 @@ def a_batch(seed=0, scale=1.0):
 
 
 @pytest.mark.parametrize("scale", [0.0, 1.0, 30.0, 1e4])
-def test_they_are_what_numpy_finds(scale):
+def test_masked_loss_and_masked_accuracy_agree_with_numpy(scale):
     labels, logits = a_batch(1, scale)
     for smoothing in (0.0, 0.1, 1.0):
         expected = numpy_version.cross_entropy(logits, labels, smoothing)
@@ -43,7 +43,7 @@ def test_they_are_what_numpy_finds(scale):
 
 
 @pytest.mark.parametrize("of", LOSSES)
-def test_more_padding_changes_nothing(of):
+def test_padding_does_not_change_loss_or_accuracy(of):
     labels, logits = a_batch()
     longer = np.pad(labels, ((0, 1), (0, 4)))
     padding = np.full((*longer.shape, VOCAB), 1e4, "float32")
@@ -54,7 +54,7 @@ def test_more_padding_changes_nothing(of):
 
 
 @pytest.mark.parametrize("of", LOSSES)
-def test_labels_and_logits_of_any_type(of):
+def test_loss_and_accuracy_accept_labels_and_logits_of_any_dtype(of):
     labels, logits = a_batch()
     for dtype in ("int64", "float32"):
         assert_allclose(of(labels.astype(dtype), logits), of(labels, logits))
@@ -106,7 +106,9 @@ def sums_and_gradients(of, weights, labels, smoothing=0.1, factor=1.0):
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("with_bias", [False, True])
 @pytest.mark.parametrize("positions", [1, CHUNK - 1, CHUNK, 2 * CHUNK + 3])
-def test_the_fused_loss_is_that_of_the_logits(positions, smoothing, with_bias):
+def test_the_fused_loss_and_its_gradients_equal_those_from_all_logits(
+    positions, smoothing, with_bias
+):
     weights, labels = a_case(positions, with_bias)
     found, slopes = sums_and_gradients(fused, weights, labels, smoothing)
     expected, right = sums_and_gradients(plain, weights, labels, smoothing)
@@ -122,7 +124,7 @@ def test_the_fused_loss_is_that_of_the_logits(positions, smoothing, with_bias):
         assert_allclose(larger, 1024 * slope, rtol=1e-5)
 
 
-def test_the_fused_loss_of_large_logits_and_of_nothing():
+def test_the_fused_loss_is_right_for_large_logits_and_zero_for_padding_alone():
     weights, labels = a_case(9, scale=100.0)
     found, _ = sums_and_gradients(fused, weights, labels)
     assert_allclose(found, plain(weights, labels, 0.1), rtol=1e-4)
@@ -131,7 +133,7 @@ def test_the_fused_loss_of_large_logits_and_of_nothing():
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_the_fused_loss_in_half_precision(dtype):
+def test_the_fused_loss_in_half_precision_is_close_to_float32(dtype):
     """The product has low precision; sums of hundreds of losses must not lose more."""
     half, labels = a_case(2 * CHUNK, dtype=dtype)
     exact = [tf.cast(x, "float32") for x in half]
@@ -149,7 +151,7 @@ def test_the_fused_loss_in_half_precision(dtype):
         assert_allclose(slope.astype("float32"), by_float32, atol=tolerance, rtol=0.02)
 
 
-def test_the_logits_never_all_exist():
+def test_the_fused_loss_computes_one_chunk_of_logits_at_a_time():
     weights, labels = a_case(8 * CHUNK)
 
     def largest(of):

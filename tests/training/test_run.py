@@ -30,7 +30,7 @@ def names(run):
     return sorted(path.name for path in run.checkpoints_folder.iterdir())
 
 
-def test_a_checkpoint_is_found_and_its_weights_have_names(run):
+def test_a_run_finds_its_newest_checkpoint_and_its_best_and_last_weights(run):
     assert run.newest_checkpoint() is None
     save(run, 5, best_step=5, averaged=True)
     save(run, 10, best_step=5)
@@ -42,7 +42,7 @@ def test_a_checkpoint_is_found_and_its_weights_have_names(run):
     assert run.weights_file("best").read_text() == "averaged 5"
 
 
-def test_only_the_newest_are_kept_and_best_outlives_its_checkpoint(run):
+def test_a_run_keeps_its_newest_checkpoints_and_its_best_weights(run):
     (run.checkpoints_folder / "step-00000500bak").mkdir(parents=True)  # not ours
     for step in range(1, 6):
         save(run, step, best_step=min(step, 2))
@@ -74,7 +74,9 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_used(
 
 
 @pytest.mark.parametrize("at", range(1, 8))
-def test_a_full_disk_leaves_what_was_there(at, run, monkeypatch):
+def test_a_full_disk_leaves_complete_checkpoints_and_no_partial_ones(
+    at, run, monkeypatch
+):
     """A full disk at any write: five files, their folder, the checkpoints folder."""
     save(run, 5, best_step=5)
     fill_disk(monkeypatch, at=at)

@@ -13,7 +13,7 @@ from tfxformer.training.schedule import make_optimizer, make_schedule
 
 @pytest.mark.parametrize("dtype", ["int32", "int64", "float32"])
 @pytest.mark.parametrize(("d_model", "warmup"), [(512, 4000), (1, 1), (128, 100)])
-def test_the_paper_s_schedule(d_model, warmup, dtype):
+def test_custom_schedule_follows_the_formula_of_the_paper(d_model, warmup, dtype):
     """Keras counts steps from 0, the paper from 1; sizes may have any integer type."""
     schedule = CustomSchedule(np.int32(d_model), tf.constant(warmup))
     rates = schedule(tf.range(20_000, dtype=dtype)).numpy()
@@ -28,7 +28,7 @@ def test_the_paper_s_schedule(d_model, warmup, dtype):
 
 
 @pytest.mark.parametrize("schedule", ["inverse_sqrt", "cosine"])
-def test_the_schedules_of_the_settings(schedule):
+def test_inverse_sqrt_and_cosine_schedules_warm_up_and_decay(schedule):
     settings = TrainingConfig(
         schedule=schedule, learning_rate=0.01, warmup_steps=100, steps=1000
     )
@@ -38,7 +38,7 @@ def test_the_schedules_of_the_settings(schedule):
     assert (rates[3] < 1e-6) == (schedule == "cosine")
 
 
-def test_config_round_trip():
+def test_custom_schedule_survives_keras_serialization():
     schedule = CustomSchedule(d_model=64, warmup_steps=10)
     written = keras.saving.serialize_keras_object(schedule)
     assert keras.saving.deserialize_keras_object(written)(5) == schedule(5)

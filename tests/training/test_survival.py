@@ -104,7 +104,7 @@ def undisturbed(folder):
 
 
 @pytest.mark.slow
-def test_a_run_that_is_killed_ends_as_if_it_had_not_been(folder, undisturbed):
+def test_a_killed_run_resumes_and_ends_like_an_undisturbed_run(folder, undisturbed):
     trainings, rng = Trainings(folder, "killed"), random.Random(1)
     phases = collections.Counter()
 
@@ -142,7 +142,9 @@ def test_a_run_that_is_killed_ends_as_if_it_had_not_been(folder, undisturbed):
 
 
 @pytest.mark.slow
-def test_a_run_that_is_told_to_stop_and_starved_ends_the_same(folder, undisturbed):
+def test_a_run_stopped_by_signals_and_a_full_disk_ends_like_an_undisturbed_run(
+    folder, undisturbed
+):
     trainings = Trainings(folder, "told")
     run = trainings.run
 
@@ -203,7 +205,9 @@ def test_a_run_that_is_told_to_stop_and_starved_ends_the_same(folder, undisturbe
     "change",
     ["precision=bfloat16", "precision=float16", "optimizer=muon", "xla=true"],
 )
-def test_each_way_of_training_resumes_bit_for_bit(change, corpus, tmp_path, at_step):
+def test_half_precision_muon_and_xla_training_resume_bit_for_bit(
+    change, corpus, tmp_path, at_step
+):
     config = settings(corpus, "training.steps=6", f"training.{change}")
     whole = outcome(train(config, tmp_path / "whole"))
     assert whole["metrics"][-1]["loss"] < whole["metrics"][0]["loss"]

@@ -28,8 +28,9 @@ from training_runs import (
     write_pairs,
 )
 
-from tfxformer.batches import TokenFile, TrainingBatches
+from tfxformer.batches import TrainingBatches
 from tfxformer.errors import Stopped, UserError
+from tfxformer.token_file import TokenFile
 from tfxformer.tokenizer import Tokenizer
 from tfxformer.training import callbacks
 from tfxformer.training import run as run_module
@@ -54,7 +55,9 @@ def copy(done, tmp_path):
     return Run(shutil.copytree(done.path, tmp_path / "copy"))
 
 
-def test_a_run_folder_holds_all_it_takes(whole, mixture):
+def test_a_run_folder_contains_weights_checkpoints_config_tokenizer_and_metrics(
+    whole, mixture
+):
     assert {path.name for path in whole.path.iterdir()} == {
         ".lock",
         "best.weights.h5",
@@ -93,7 +96,7 @@ def test_a_run_folder_holds_all_it_takes(whole, mixture):
     assert source == translation != reference  # tests translate by repeating the source
 
 
-def test_the_speed_is_real_target_tokens_in_a_second(corpus, tmp_path, monkeypatch):
+def test_target_tokens_per_second_leave_out_padding(corpus, tmp_path, monkeypatch):
     seconds = itertools.count()  # the clock is read at each start and each step
     clock = types.SimpleNamespace(perf_counter=lambda: next(seconds))
     monkeypatch.setattr(callbacks, "time", clock)
@@ -109,7 +112,7 @@ def test_the_speed_is_real_target_tokens_in_a_second(corpus, tmp_path, monkeypat
 # --- Stopping and resuming ---
 
 
-def test_a_run_that_is_stopped_resumes_as_if_it_had_not(
+def test_a_killed_or_stopped_run_ends_with_the_outcome_of_an_undisturbed_run(
     mixture, tmp_path, at_step, expected
 ):
     """SIGTERM saves the current step, with dropout, accumulation and averages."""
@@ -135,7 +138,7 @@ def test_subword_regularisation_trains_and_resumes(corpus, tmp_path, at_step):
     assert outcome(run)["state"]["step"] == 4
 
 
-def test_ctrl_c_saves_and_a_second_one_stops_at_once(
+def test_ctrl_c_saves_a_checkpoint_and_another_one_stops_at_once(
     corpus, tmp_path, at_step, monkeypatch
 ):
     config = settings(corpus, "training.steps=6")
@@ -153,7 +156,7 @@ def test_ctrl_c_saves_and_a_second_one_stops_at_once(
     assert saved == ["step-00000001"]
 
 
-def test_a_finished_run_does_nothing_more(corpus, copy, caplog):
+def test_training_a_finished_run_again_leaves_it_unchanged(corpus, copy, caplog):
     before = outcome(copy)
     with caplog.at_level(logging.INFO, "tfxformer"):
         train(settings(corpus, FOUR_STEPS), copy.path)
@@ -161,7 +164,7 @@ def test_a_finished_run_does_nothing_more(corpus, copy, caplog):
     assert_same_outcome(outcome(copy), before)
 
 
-def test_without_a_checkpoint_a_run_is_not_begun_anew(corpus, copy):
+def test_a_run_without_its_checkpoints_is_refused_and_not_started_again(corpus, copy):
     shutil.rmtree(copy.checkpoints_folder)
     with pytest.raises(UserError, match="no checkpoint to resume from"):
         train(settings(corpus, FOUR_STEPS), copy.path)
@@ -186,7 +189,7 @@ def test_a_loss_that_is_not_finite_stops_the_run_before_it_is_saved(
     assert copy.newest_checkpoint().step == 4
 
 
-def test_training_stops_when_it_no_longer_helps(
+def test_training_stops_when_the_metric_no_longer_improves(
     corpus, tmp_path, at_step, monkeypatch, caplog
 ):
     """Patience by BLEU, across a stop; a validation with NaN is never the best."""
@@ -217,7 +220,7 @@ def test_training_stops_when_it_no_longer_helps(
 # --- Resuming with other settings ---
 
 
-def test_other_settings_are_refused_by_name(corpus, copy):
+def test_resuming_with_other_settings_is_refused_with_their_names(corpus, copy):
     before = outcome(copy)
     changed = "model.dff=64", "training.seed=1", "training.steps=8"
     with pytest.raises(UserError, match=r"model\.dff was 32 and is 64") as error:
@@ -227,7 +230,7 @@ def test_other_settings_are_refused_by_name(corpus, copy):
     assert_same_outcome(outcome(copy), before)
 
 
-def test_what_may_change_is_said(corpus, copy, caplog):
+def test_resuming_logs_and_saves_the_settings_that_may_change(corpus, copy, caplog):
     changes = "training.steps=5", "training.patience=3"
     changed = settings(corpus, FOUR_STEPS, *changes)
     with caplog.at_level(logging.INFO, "tfxformer"):
@@ -238,7 +241,9 @@ def test_what_may_change_is_said(corpus, copy, caplog):
 
 
 @pytest.mark.parametrize("which", ["pairs", "validation", "tokenizer.model"])
-def test_other_data_is_refused_by_name(which, tmp_path, done):
+def test_resuming_with_other_data_is_refused_with_the_name_of_the_file(
+    which, tmp_path, done
+):
     own = write_pairs(tmp_path / "own.tsv", numbers(300))
     valid = write_pairs(tmp_path / "valid.tsv", numbers(400)[300:320])
     config = settings(own, f"data.valid='{valid}'", "training.steps=1")
@@ -258,7 +263,7 @@ def test_other_data_is_refused_by_name(which, tmp_path, done):
 # --- Errors ---
 
 
-def test_a_start_that_fails_leaves_no_folder(corpus, tmp_path, capfd):
+def test_training_that_fails_to_start_leaves_no_run_folder(corpus, tmp_path, capfd):
     small = write_pairs(tmp_path / "small.tsv", [("um", "one")])
     for out in (tmp_path / "new", tmp_path / "there"):
         with pytest.raises(UserError, match=r"too few to hold some out .*--valid"):
@@ -275,7 +280,9 @@ def test_a_start_that_fails_leaves_no_folder(corpus, tmp_path, capfd):
     assert "step 1 of 1, 0:00:00 left: loss " in capfd.readouterr().err
 
 
-def test_folders_that_are_something_else_are_left_alone(corpus, tmp_path):
+def test_train_refuses_a_folder_of_other_files_and_leaves_it_unchanged(
+    corpus, tmp_path
+):
     (tmp_path / "thesis.txt").write_text("mine")
     with pytest.raises(UserError, match="neither a run folder nor an empty"):
         train(settings(corpus), tmp_path)
@@ -284,20 +291,20 @@ def test_folders_that_are_something_else_are_left_alone(corpus, tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["thesis.txt"]
 
 
-def test_damaged_metrics_are_named(tmp_path):
+def test_a_damaged_line_of_metrics_raises_an_error_with_its_number(tmp_path):
     for line in ("{", "[]", '{"step": null}'):
         Run(tmp_path).metrics_file.write_text(f'{{"step": 1, "split": "a"}}\n{line}\n')
         with pytest.raises(UserError, match=r"metrics\.jsonl:2: damaged"):
             run_module.measurements(tmp_path)
 
 
-def test_a_file_in_place_of_tensorboard_s_folder_is_named(tmp_path):
+def test_a_file_in_place_of_the_tensorboard_folder_raises_an_error(tmp_path):
     (tmp_path / "tensorboard").touch()
     with pytest.raises(UserError, match=f"^{tmp_path}/tensorboard: cannot be written"):
         callbacks.Journal(Run(tmp_path)).write(1, "train", {"loss": 1.0})
 
 
-def test_metrics_after_the_checkpoint_are_written_again(tmp_path):
+def test_a_resumed_run_overwrites_the_metrics_after_its_checkpoint(tmp_path):
     run = Run(tmp_path)
     lines = [json.dumps({"step": n, "split": "train"}) + "\n" for n in (1, 2, 3)]
     run.metrics_file.write_text("".join(lines))
@@ -309,7 +316,7 @@ def test_metrics_after_the_checkpoint_are_written_again(tmp_path):
     ]
 
 
-def test_metrics_that_do_not_fit_on_the_disk_name_their_file(tmp_path):
+def test_writing_metrics_to_a_full_disk_raises_an_error_with_their_path(tmp_path):
     run = Run(tmp_path)
     journal = callbacks.Journal(run)
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)

@@ -121,7 +121,8 @@ def _arrange_quotes(tokens):
     inside = tokens[1:-1]
     if tokens[:1] == ["``"] and tokens[-1] == "''" and {"``", "''"} & {*inside}:
         tokens = inside
-    arranged, is_open, i = [], False, 0
+    arranged, is_open = [], False
+    i = 0
     while i < len(tokens):
         token, following = tokens[i], tokens[i + 1 : i + 2]
         i += 1

@@ -10,6 +10,7 @@ The imported model is the paper's, and translates as the original. Two things mo
 import functools
 import json
 import logging
+import operator
 from pathlib import Path
 
 import numpy as np
@@ -21,52 +22,6 @@ from tfxformer.tokenizer import Tokenizer
 from tfxformer.translator import Translator
 
 log = logging.getLogger("tfxformer")
-
-# Arguments of `Transformer`, and their names in config.json.
-SIZES = {
-    "d_model": "d_model",
-    "num_layers": "encoder_layers",
-    "num_decoder_layers": "decoder_layers",
-    "num_heads": "encoder_attention_heads",
-    "dff": "encoder_ffn_dim",
-    "max_length": "max_position_embeddings",
-    "dropout_rate": "dropout",
-}
-ACTIVATIONS = {"relu": "relu", "swish": "swish", "silu": "swish"}
-# Settings with one supported value, and the value where config.json does not have them.
-FIXED = {
-    "model_type": ("marian", None),
-    "scale_embedding": (True, False),
-    "tie_word_embeddings": (True, True),
-    "static_position_embeddings": (True, True),
-    "normalize_before": (False, False),
-    "normalize_embedding": (False, False),
-    "add_final_layer_norm": (False, False),
-}
-# Further settings that we read, and those that do not change the model.
-KNOWN = """_name_or_path _num_labels activation_dropout activation_function
-add_bias_logits architectures attention_dropout bos_token_id classif_dropout
-classifier_dropout decoder_layerdrop decoder_start_token_id decoder_vocab_size dtype
-encoder_layerdrop eos_token_id extra_pos_embeddings forced_eos_token_id
-gradient_checkpointing id2label init_std is_encoder_decoder label2id length_penalty
-max_length num_beams num_hidden_layers pad_token_id share_encoder_decoder_embeddings
-tokenizer_class torch_dtype transformers_version use_cache vocab_size"""
-# SentencePiece's message with the fields that an import changes; it keeps the others.
-# (SentencePiece's own module needs a newer protobuf than TensorFlow allows.)
-MESSAGE = """name: "model" message_type { name: "Piece"
-  field { name: "piece" number: 1 type: TYPE_STRING }
-  field { name: "score" number: 2 type: TYPE_FLOAT }
-  field { name: "type" number: 3 type: TYPE_INT32 default_value: "1" }
-} message_type { name: "Spec"
-  field { name: "unk_piece" number: 45 type: TYPE_STRING }
-  field { name: "bos_piece" number: 46 type: TYPE_STRING }
-  field { name: "eos_piece" number: 47 type: TYPE_STRING }
-  field { name: "pad_piece" number: 48 type: TYPE_STRING }
-} message_type { name: "Model"
-  field { name: "pieces" number: 1 type_name: "Piece" label: LABEL_REPEATED }
-  field { name: "trainer_spec" number: 2 type_name: "Spec" }
-}"""
-NORMAL, UNKNOWN, CONTROL, UNUSED = 1, 2, 3, 5  # its types of tokens
 
 
 def import_marian(folder, target_language=None, options=None, source=None):
@@ -91,7 +46,10 @@ def import_marian(folder, target_language=None, options=None, source=None):
     folder = Path(folder)
     config = _read_json(folder / "config.json")
     arguments = _read_architecture(folder / "config.json", config)
-    tokenizer, rows, languages = _read_tokenizer(folder, config, target_language)
+    languages = _read_languages(folder, target_language)
+    source_model, source_ids = _read_tokens(folder, "source", config, target_language)
+    target_model, target_ids = _read_tokens(folder, "target", config)
+    tokenizer = Tokenizer(source_model, Tokenizer(target_model))
     transformer = Transformer(
         **arguments,
         input_vocab_size=tokenizer.vocab_size,
@@ -100,12 +58,13 @@ def import_marian(folder, target_language=None, options=None, source=None):
     transformer.build()
     file, weights = _read_weights(folder)
     try:
-        _fill(transformer, weights, rows)
+        _set_weights(transformer, weights, source_ids, target_ids)
     except (KeyError, ValueError) as error:
         problem = "cut off, or another model's than config.json"
         raise UserError(f"{file}: {problem}: {error}") from None
-    search = config | _read_json(folder / "generation_config.json", {})
-    beam, penalty = (search.get(x) or 1 for x in ("num_beams", "length_penalty"))
+    search = config | _read_json(folder / "generation_config.json", missing={})
+    beam = search.get("num_beams") or 1
+    penalty = search.get("length_penalty") or 1
     own = f"the model's own search has beam {beam} and length penalty {penalty:g}"
     log.info(f"{own}; --beam {beam} searches so, with length penalty 1")
     translator = Translator(tokenizer, transformer, options)
@@ -126,8 +85,8 @@ def download(name):
 
     try:
         files = huggingface_hub.list_repo_files(name)
-        wanted = [*filter(files.__contains__, READERS)][:1]
-        wanted += ["*.json", "*.spm", "README.md"]
+        weights = [file for file in READERS if file in files][:1]  # the best
+        wanted = [*weights, "*.json", "*.spm", "README.md"]
         return huggingface_hub.snapshot_download(name, allow_patterns=wanted)
     except Exception as error:  # many types, of several packages
         reason = str(error).strip().partition("\n")[0]
@@ -135,6 +94,7 @@ def download(name):
 
 
 def _read_json(file, missing=None):
+    """The content of a JSON file; ``missing`` where there is no file."""
     try:
         return json.loads(file.read_text("utf-8"))
     except OSError as error:
@@ -154,66 +114,138 @@ def _read_card(file):
         return {}
 
 
+# --- Settings ---
+
+# Arguments of `Transformer`, and their names in config.json.
+SIZES = {
+    "d_model": "d_model",
+    "num_layers": "encoder_layers",
+    "num_decoder_layers": "decoder_layers",
+    "num_heads": "encoder_attention_heads",
+    "dff": "encoder_ffn_dim",
+    "max_length": "max_position_embeddings",
+    "dropout_rate": "dropout",
+}
+ACTIVATIONS = {"relu": "relu", "swish": "swish", "silu": "swish"}
+# Settings with one supported value.
+FIXED = {
+    "model_type": "marian",
+    "scale_embedding": True,
+    "tie_word_embeddings": True,
+    "static_position_embeddings": True,
+    "normalize_before": False,
+    "normalize_embedding": False,
+    "add_final_layer_norm": False,
+}
+# What they are where config.json leaves them out, if that is not supported.
+DEFAULTS = {"model_type": None, "scale_embedding": False}
+# Further settings that we read, and those that do not change the model.
+KNOWN = """_name_or_path _num_labels activation_dropout activation_function
+add_bias_logits architectures attention_dropout bos_token_id classif_dropout
+classifier_dropout decoder_layerdrop decoder_start_token_id decoder_vocab_size dtype
+encoder_layerdrop eos_token_id extra_pos_embeddings forced_eos_token_id
+gradient_checkpointing id2label init_std is_encoder_decoder label2id length_penalty
+max_length num_beams num_hidden_layers pad_token_id share_encoder_decoder_embeddings
+tokenizer_class torch_dtype transformers_version use_cache vocab_size"""
+
+
 def _read_architecture(file, config):
     """The arguments of `Transformer`; refuses every setting that it does not have."""
     try:
         arguments = {ours: config[theirs] for ours, theirs in SIZES.items()}
-        activation, pad = config["activation_function"], [[config["pad_token_id"]]]
+        activation = config["activation_function"]
+        fixed = FIXED | {
+            "decoder_attention_heads": arguments["num_heads"],
+            "decoder_ffn_dim": arguments["dff"],
+            "bad_words_ids": [[config["pad_token_id"]]],
+        }
     except KeyError as missing:
         raise UserError(f"{file}: {missing} is missing") from None
-    heads, dff = arguments["num_heads"], arguments["dff"]
-    fixed = FIXED | {"decoder_attention_heads": (heads,) * 2}
-    fixed |= {"decoder_ffn_dim": (dff,) * 2, "bad_words_ids": (pad,) * 2}
-    for key, (supported, default) in fixed.items():
-        value = config.get(key, default)
+    for name, supported in fixed.items():
+        value = config.get(name, DEFAULTS.get(name, supported))
         if value != supported:
             problem = f"only {supported!r} is supported"
-            raise UserError(f"{file}: {key} is {value!r}: {problem}")
+            raise UserError(f"{file}: {name} is {value!r}: {problem}")
     if activation not in ACTIVATIONS:
         problem = f"only {', '.join(ACTIVATIONS)} are supported"
         raise UserError(f"{file}: activation_function is {activation!r}: {problem}")
-    for key in config.keys() - {*fixed, *SIZES.values(), *KNOWN.split()}:
-        if config[key]:
+    for name in config.keys() - {*fixed, *SIZES.values(), *KNOWN.split()}:
+        if config[name]:
             problem = "unknown; if it does not change the model, remove the line"
-            raise UserError(f"{file}: {key} is {config[key]!r}: {problem}")
+            raise UserError(f"{file}: {name} is {config[name]!r}: {problem}")
     shared = config.get("share_encoder_decoder_embeddings", True)
-    arguments |= {"tie_embeddings": True if shared else "target", "output_bias": True}
-    return arguments | {"activation": ACTIVATIONS[activation]}
+    return arguments | {
+        "tie_embeddings": True if shared else "target",
+        "output_bias": True,
+        "activation": ACTIVATIONS[activation],
+    }
 
 
-def _read_tokenizer(folder, config, language):
-    """The `Tokenizer`, the rows of each side's weights, and the target languages."""
-    shared = config.get("share_encoder_decoder_embeddings", True)
-    files = [folder / "vocab.json", folder / "target_vocab.json"]
-    files[1] = files[0] if shared else files[1]
-    sources = _read_json(files[0])
-    languages = sorted(x[2:-2] for x in sources if x[:2] == ">>" and x[-2:] == "<<")
-    if (language or None) not in (languages or [None]):
+# --- Tokens ---
+
+# SentencePiece's message with the fields that an import changes; it keeps the others.
+# (SentencePiece's own module needs a newer protobuf than TensorFlow allows.)
+MESSAGE = """name: "model" message_type { name: "Piece"
+  field { name: "piece" number: 1 type: TYPE_STRING }
+  field { name: "score" number: 2 type: TYPE_FLOAT }
+  field { name: "type" number: 3 type: TYPE_INT32 default_value: "1" }
+} message_type { name: "Spec"
+  field { name: "unk_piece" number: 45 type: TYPE_STRING }
+  field { name: "bos_piece" number: 46 type: TYPE_STRING }
+  field { name: "eos_piece" number: 47 type: TYPE_STRING }
+  field { name: "pad_piece" number: 48 type: TYPE_STRING }
+} message_type { name: "Model"
+  field { name: "pieces" number: 1 type_name: "Piece" label: LABEL_REPEATED }
+  field { name: "trainer_spec" number: 2 type_name: "Spec" }
+}"""
+# SentencePiece's types of tokens.
+NORMAL, UNKNOWN = 1, 2
+CONTROL, UNUSED = 3, 5
+
+
+def _read_languages(folder, chosen):
+    """The languages that the model can write; none if it has only one."""
+    tokens = _read_json(folder / "vocab.json")
+    languages = sorted(x[2:-2] for x in tokens if x[:2] == ">>" and x[-2:] == "<<")
+    if chosen not in (languages or [None, ""]):
         known = ", ".join(languages) or "none: the model writes one language"
         raise UserError(f"{folder}: choose --target-language from {known}")
-    models, rows = [], []
-    for side, file in zip(("source", "target"), files, strict=True):
-        vocabulary = _read_json(file)
-        names = {number: token for token, number in vocabulary.items()}
-        if names.keys() != {*range(len(vocabulary))}:
-            problem = f"its {len(vocabulary):,} ids are not 0, 1, 2, ..."
-            raise UserError(f"{file}: {problem}")
-        try:
-            end, unknown = vocabulary["</s>"], vocabulary["<unk>"]
-            pad, start = config["pad_token_id"], config["decoder_start_token_id"]
-        except KeyError as missing:
-            raise UserError(f"{file}: {missing} is missing") from None
-        special = [pad, unknown, start, end]
-        others = [number for number in range(len(names)) if number not in special]
-        rows.append(np.array(special + others))
-        tokens = [names[number] for number in others]
-        first = f">>{language}<<" if side == "source" else None
-        models.append(_rewrite(folder / f"{side}.spm", file, tokens, first))
-    source, target = models
-    return Tokenizer(source, Tokenizer(target)), rows, languages
+    return languages
 
 
-def _rewrite(spm, file, tokens, first):
+def _read_tokens(folder, side, config, language=None):
+    """Reads the tokens of a side, "source" or "target".
+
+    Args:
+        folder: as for `import_marian`.
+        side: the name of the side.
+        config: the content of config.json.
+        language: its token, such as ">>por<<", will begin every text.
+
+    Returns:
+        A SentencePiece model of the tokens in our order, and Marian's id of each,
+        ``(vocab_size,)``.
+    """
+    shared = config.get("share_encoder_decoder_embeddings", True)
+    own_file = side == "target" and not shared
+    file = folder / ("target_vocab.json" if own_file else "vocab.json")
+    vocabulary = _read_json(file)
+    tokens = {number: token for token, number in vocabulary.items()}
+    if tokens.keys() != {*range(len(vocabulary))}:
+        raise UserError(f"{file}: its {len(vocabulary):,} ids are not 0, 1, 2, ...")
+    try:
+        end, unknown = vocabulary["</s>"], vocabulary["<unk>"]
+        pad, start = config["pad_token_id"], config["decoder_start_token_id"]
+    except KeyError as missing:
+        raise UserError(f"{file}: {missing} is missing") from None
+    special = [pad, unknown, start, end]  # the order of our ids 0 to 3
+    others = {x: tokens[x] for x in range(len(tokens)) if x not in special}
+    spm = folder / f"{side}.spm"
+    model = _rewrite(spm, file, [*others.values()], prefix=f">>{language}<<")
+    return model, np.array([*special, *others])
+
+
+def _rewrite(spm, file, tokens, prefix):
     """A SentencePiece model with our special tokens and then the vocabulary's tokens.
 
     Tokens keep their scores, so texts are cut as before. Tokens that only the
@@ -236,8 +268,8 @@ def _rewrite(spm, file, tokens, first):
         token: NORMAL if token in scores or len(token) == 1 else UNUSED
         for token in tokens
     }
-    if first in types:
-        types[first] = CONTROL
+    if prefix in types:
+        types[prefix] = CONTROL
     least = min(scores.values())
     del model.pieces[:]
     for token, kind in types.items():
@@ -256,34 +288,42 @@ def _message():
     return message_factory.GetMessages([file])["Model"]
 
 
-def _safetensors(file):
+# --- Files of weights ---
+
+
+def _read_safetensors(file):
     from safetensors.numpy import load_file
 
     return load_file(file)
 
 
-def _h5(file):
+def _read_h5(file):
     """TensorFlow's weights: other names, and kernels transposed."""
     import h5py
 
-    found, kinds = {}, {"kernel": "weight", "gamma": "weight", "beta": "bias"}
-
-    def add(path, item):
-        if isinstance(item, h5py.Dataset):
-            *place, kind = path.removesuffix(":0").split("/")
-            if place[-1] == "model.shared":
-                place, kind = ["model", "shared"], "weight"
-            elif kind != "final_logits_bias":  # below TensorFlow's two names
-                place, kind = place[2:], kinds.get(kind, kind)
-            name = ".".join([*place, kind]) if place[1:] else kind
-            found[name] = item[()].T if path.endswith("kernel:0") else item[()]
-
+    weights, paths = {}, []
     with h5py.File(file) as opened:
-        opened.visititems(add)
-    return found
+        opened.visit(paths.append)
+        for path in paths:
+            if isinstance(opened[path], h5py.Dataset):
+                array = opened[path][()]
+                weights[_pytorch_name(path)] = array.T if "kernel:0" in path else array
+    return weights
 
 
-def _pytorch(file):
+def _pytorch_name(path):
+    """PyTorch's name of a weight in TensorFlow's file."""
+    *layers, kind = path.removesuffix(":0").split("/")
+    if kind == "final_logits_bias":
+        return kind
+    if layers[-1] == "model.shared":
+        return "model.shared.weight"
+    kinds = {"kernel": "weight", "gamma": "weight", "beta": "bias"}
+    # TensorFlow has two names of its own before PyTorch's.
+    return ".".join([*layers[2:], kinds.get(kind, kind)])
+
+
+def _read_pytorch(file):
     import torch
 
     weights = torch.load(file, map_location="cpu", weights_only=True)
@@ -292,75 +332,110 @@ def _pytorch(file):
 
 # The files of weights, the best first.
 READERS = {
-    "model.safetensors": _safetensors,
-    "tf_model.h5": _h5,
-    "pytorch_model.bin": _pytorch,
+    "model.safetensors": _read_safetensors,
+    "tf_model.h5": _read_h5,
+    "pytorch_model.bin": _read_pytorch,
 }
 
 
 def _read_weights(folder):
     """The file of the weights, and the weights by PyTorch's names."""
-    for name, read in READERS.items():
-        file = folder / name
-        if file.exists():
-            try:
-                return file, read(file)
-            except ImportError as error:
-                problem = f"needs {error.name}: pip install {error.name}"
-                raise UserError(f"{file}: {problem}") from None
-            except Exception as error:  # each reader has its own types
-                raise UserError(f"{file}: damaged: {error}") from None
-    raise UserError(f"{folder}: no weights: it must have {' or '.join(READERS)}")
+    file = next((folder / x for x in READERS if (folder / x).exists()), None)
+    if file is None:
+        raise UserError(f"{folder}: no weights: it must have {' or '.join(READERS)}")
+    try:
+        return file, READERS[file.name](file)
+    except ImportError as error:
+        problem = f"needs {error.name}: pip install {error.name}"
+        raise UserError(f"{file}: {problem}") from None
+    except Exception as error:  # each reader has its own types
+        raise UserError(f"{file}: damaged: {error}") from None
 
 
-def _fill(transformer, weights, rows):
-    """Sets the weights; a KeyError or ValueError names what does not fit."""
-    depth = transformer.d_model
-    order, every = np.arange(depth).reshape(2, -1).T.ravel(), slice(None)
+# --- Weights ---
 
-    def dense(layer, name, inputs=every, outputs=every):
-        value = weights.pop(f"{name}.weight").T[inputs][:, outputs]
-        layer.kernel.assign(value.astype("float32"))
-        layer.bias.assign(weights.pop(f"{name}.bias")[outputs].astype("float32"))
 
-    def norm(layer, name):
-        layer.gamma.assign(weights.pop(f"{name}.weight")[order].astype("float32"))
-        layer.beta.assign(weights.pop(f"{name}.bias")[order].astype("float32"))
+def _attention(theirs, ours):
+    """Where the weights of an attention go: Marian's names, and ours."""
+    return {
+        f"{theirs}.q_proj": f"{ours}.mha.query_dense",
+        f"{theirs}.k_proj": f"{ours}.mha.key_dense",
+        f"{theirs}.v_proj": f"{ours}.mha.value_dense",
+        f"{theirs}.out_proj": f"{ours}.mha.output_dense",
+        f"{theirs}_layer_norm": f"{ours}.add_and_norm.layernorm",
+    }
 
-    def attention(layer, name):
-        for role in ("query", "key", "value"):
-            projection = getattr(layer.mha, f"{role}_dense")
-            dense(projection, f"{name}.{role[0]}_proj", inputs=order)
-        dense(layer.mha.output_dense, f"{name}.out_proj", outputs=order)
-        norm(layer.add_and_norm.layernorm, f"{name}_layer_norm")
 
-    # Tied matrices have one or several of these names.
-    names = ["model.encoder.embed_tokens", "model.decoder.embed_tokens"]
-    names += ["lm_head", "model.shared"]
-    tied = [weights.pop(f"{name}.weight", None) for name in names]
-    shared = transformer.tie_embeddings is True
-    sides = zip(("encoder", "decoder"), (tied[:1], tied[1:]), rows, strict=True)
-    for side, own, numbers in sides:
-        stack, tokens = getattr(transformer, side), len({*numbers})
-        found = [x for x in (tied if shared else own) if x is not None]
-        if not found or len(found[0]) != tokens:
-            sizes = [len(x) for x in found[:1]]
-            raise ValueError(f"{sizes} embeddings of {tokens} {side} tokens")
-        embeddings = found[0][numbers][:, order].astype("float32")
-        stack.pos_embedding.embedding.embeddings.assign(embeddings)
-        layers = stack.enc_layers if side == "encoder" else stack.dec_layers
-        for number, layer in enumerate(layers):
-            name = f"model.{side}.layers.{number}"
-            if side == "encoder":
-                attention(layer.self_attention, f"{name}.self_attn")
-            else:
-                attention(layer.causal_self_attention, f"{name}.self_attn")
-                attention(layer.cross_attention, f"{name}.encoder_attn")
-            dense(layer.ffn.hidden_dense, f"{name}.fc1", inputs=order)
-            dense(layer.ffn.output_dense, f"{name}.fc2", outputs=order)
-            norm(layer.ffn.add_and_norm.layernorm, f"{name}.final_layer_norm")
-    bias = weights.pop("final_logits_bias").reshape(-1)[rows[1]]
-    transformer.output_bias.assign(bias.astype("float32"))
+# The same for the other weights, and for a whole layer.
+FEED_FORWARD = {
+    "fc1": "ffn.hidden_dense",
+    "fc2": "ffn.output_dense",
+    "final_layer_norm": "ffn.add_and_norm.layernorm",
+}
+CAUSAL_ATTENTION = _attention("self_attn", "causal_self_attention")
+CROSS_ATTENTION = _attention("encoder_attn", "cross_attention")
+ENCODER_LAYER = _attention("self_attn", "self_attention") | FEED_FORWARD
+DECODER_LAYER = CAUSAL_ATTENTION | CROSS_ATTENTION | FEED_FORWARD
+# Marian's names of the embeddings. A tied matrix has one or several of them.
+SOURCE_EMBEDDINGS = ["model.encoder.embed_tokens"]
+TARGET_EMBEDDINGS = ["model.decoder.embed_tokens", "lm_head", "model.shared"]
+
+
+def _set_weights(transformer, weights, source_ids, target_ids):
+    """Sets all weights; a KeyError or ValueError names what does not fit.
+
+    Args:
+        transformer: a `Transformer`.
+        weights: arrays by Marian's names. They are taken out, and none may be left.
+        source_ids: Marian's id of each of our source tokens, ``(input_vocab_size,)``.
+        target_ids: the same for target tokens, ``(target_vocab_size,)``.
+    """
+    sources = _take_matrices(weights, SOURCE_EMBEDDINGS)
+    targets = _take_matrices(weights, TARGET_EMBEDDINGS)
+    if transformer.tie_embeddings is True:
+        sources = targets = sources + targets
+    # Marian's place of each of our components: a sine, its cosine, the next sine.
+    order = np.arange(transformer.d_model).reshape(2, -1).T.ravel()  # (d_model,)
+    _set_embeddings(transformer.encoder, sources, source_ids, order)
+    for number, layer in enumerate(transformer.encoder.enc_layers):
+        prefix = f"model.encoder.layers.{number}."
+        _set_layer(layer, ENCODER_LAYER, prefix, weights=weights, order=order)
+    _set_embeddings(transformer.decoder, targets, target_ids, order)
+    for number, layer in enumerate(transformer.decoder.dec_layers):
+        prefix = f"model.decoder.layers.{number}."
+        _set_layer(layer, DECODER_LAYER, prefix, weights=weights, order=order)
+    bias = weights.pop("final_logits_bias").reshape(-1)  # (Marian's vocab_size,)
+    transformer.output_bias.assign(bias[target_ids])
     left = [name for name in weights if "embed_positions" not in name]
     if left:
         raise ValueError(f"it also has {left[0]}")
+
+
+def _take_matrices(weights, names):
+    """Takes the named matrices out of the weights, those that are there."""
+    return [weights.pop(f"{x}.weight") for x in names if f"{x}.weight" in weights]
+
+
+def _set_embeddings(stack, matrices, marian_ids, order):
+    """Sets the embeddings of the encoder or the decoder to the first matrix."""
+    size = len({*marian_ids})  # Marian's padding is often its start token, too
+    sizes = [len(matrix) for matrix in matrices[:1]]
+    if sizes != [size]:
+        raise ValueError(f"{sizes} embeddings of {size} {stack.name} tokens")
+    embeddings = matrices[0][marian_ids][:, order]  # (vocab_size, d_model)
+    stack.pos_embedding.embedding.embeddings.assign(embeddings)
+
+
+def _set_layer(layer, table, prefix, *, weights, order):
+    """Sets the weights of an encoder or decoder layer."""
+    for theirs, ours in table.items():
+        weight = weights.pop(f"{prefix}{theirs}.weight")  # (outputs, inputs)
+        bias = weights.pop(f"{prefix}{theirs}.bias")  # (outputs,)
+        if ours.endswith(("output_dense", "layernorm")):  # they give hidden states
+            weight, bias = weight[order], bias[order]
+        else:  # the others take them
+            weight = weight[:, order]
+        # Keras calls those of a layer norm gamma and beta.
+        our_weight, our_bias = operator.attrgetter(ours)(layer).weights
+        our_weight.assign(weight.T)
+        our_bias.assign(bias)

@@ -13,18 +13,22 @@ import numpy as np
 
 from tfxformer.errors import UserError
 
-LABEL, NUMBER = 0.13, 0.3  # inches that a cell needs for a label or a number
-WIDE, HIGH = 8, 150  # inches of a picture's panels: a page shows 10 inches readably
+# In inches. A page shows a picture readably if it is at most 10 inches wide.
+PANELS_WIDTH = 8  # of the panels of a row, without what is around them
+PANELS_HEIGHT = 150  # of the panels of a column
+LABELLED_CELL = 0.13  # a cell of this size has room for its token's label
+NUMBERED_CELL = 0.3  # a cell of this size has room for a number
+
 POSITION = "position (tokens from the start)"
-# What a run measures: the split, the name, the label of the axis.
-CURVES = (
-    ("train", "loss", "training loss (nats a token)"),
-    ("validation", "loss", "validation loss (nats a token)"),
-    ("validation", "masked_accuracy", "validation accuracy (share)"),
-    ("validation", "bleu", "validation BLEU (0 to 100)"),
-    ("train", "learning_rate", "learning rate (no unit)"),
-    ("train", "target_tokens_per_second", "speed (target tokens a second)"),
-)
+# What a run measures: the label of the axis, then the split and the name in records.
+MEASUREMENTS = {
+    "training loss (nats a token)": ("train", "loss"),
+    "validation loss (nats a token)": ("validation", "loss"),
+    "validation accuracy (share)": ("validation", "masked_accuracy"),
+    "validation BLEU (0 to 100)": ("validation", "bleu"),
+    "learning rate (no unit)": ("train", "learning_rate"),
+    "speed (target tokens a second)": ("train", "target_tokens_per_second"),
+}
 
 
 def draw_attention(queries, keys, weights, title=""):
@@ -40,6 +44,9 @@ def draw_attention(queries, keys, weights, title=""):
             each row sums to 1.
         title: text above the picture.
 
+    Returns:
+        A Matplotlib figure.
+
     Raises:
         ValueError: when the numbers of tokens and weights differ.
 
@@ -48,12 +55,17 @@ def draw_attention(queries, keys, weights, title=""):
         >>> [text.get_text() for text in figure.axes[0].texts]
         ['10', '90']
     """
-    name = {3: "head {1}", 4: "layer {0}, head {1}"}.get(np.ndim(weights), "")
-    weights = by_layers(queries, keys, weights)
-    percents = np.round(100 * weights).astype(int)
-    colours = {share: f"{share:.0%}" for share in (0, 0.02, 0.1, 0.25, 0.5, 1)}
+    # Panels have names where the weights have heads, and maybe layers.
+    names = {3: "head {head}", 4: "layer {layer}, head {head}"}
+    name = names.get(np.ndim(weights), "")
+    weights = expand_weights(queries, keys, weights)  # (layers, heads, Q, K)
+    texts = np.round(100 * weights).astype(int)
+    # The bar of colours has these ticks, and a label.
+    ticks = {share: f"{share:.0%}" for share in (0, 0.02, 0.1, 0.25, 0.5, 1)}
     label = "share of attention"
-    return _draw_panels(queries, keys, weights, percents, title, colours, label, name)
+    return _draw_heads(
+        queries, keys, weights, texts, title=title, ticks=ticks, label=label, name=name
+    )
 
 
 def draw_mask(queries, keys, mask, title=""):
@@ -68,6 +80,9 @@ def draw_mask(queries, keys, mask, title=""):
         mask: a boolean array ``(Q, K)``, True where a token may be read.
         title: text above the picture.
 
+    Returns:
+        A Matplotlib figure.
+
     Raises:
         ValueError: when the numbers of tokens and places in the mask differ.
 
@@ -76,14 +91,30 @@ def draw_mask(queries, keys, mask, title=""):
         >>> [text.get_text() for text in figure.axes[0].texts]
         ['0', '−∞', '0', '0']
     """
-    mask = by_layers(queries, keys, mask)
-    colours = {0: "is hidden", 1: "may be read"}
-    added = np.where(mask, "0", "−∞")
-    return _draw_panels(queries, keys, mask, added, title, colours)
+    mask = expand_weights(queries, keys, mask)  # (1, 1, Q, K), 1 where it was True
+    texts = np.where(mask, "0", "−∞")  # what the mask adds to the scores
+    ticks = {0: "is hidden", 1: "may be read"}
+    return _draw_heads(queries, keys, mask, texts, title=title, ticks=ticks, levels=2)
 
 
-def by_layers(queries, keys, weights):
-    """Weights of any of the shapes above as a float array ``(layers, heads, Q, K)``."""
+def expand_weights(queries, keys, weights):
+    """Adds the axes that weights lack.
+
+    Args:
+        queries: the tokens that read, Q strings.
+        keys: the tokens that are read, K strings.
+        weights: an array of any shape that `draw_attention` takes.
+
+    Returns:
+        A float32 array ``(layers, heads, Q, K)``.
+
+    Raises:
+        ValueError: when the numbers of tokens and weights differ.
+
+    Example:
+        >>> expand_weights(["▁cat"], ["▁o", "▁gato"], [[0.1, 0.9]]).shape
+        (1, 1, 1, 2)
+    """
     weights = np.array(weights, "float32", ndmin=4)
     shape = weights.shape
     if len(shape) > 4 or shape[2:] != (len(queries), len(keys)) or 0 in shape:
@@ -91,48 +122,55 @@ def by_layers(queries, keys, weights):
     return weights
 
 
-def _draw_panels(queries, keys, weights, texts, title, colours, label="", name=""):
+def _draw_heads(
+    queries, keys, weights, texts, *, title, ticks, label="", levels=256, name=""
+):
     """Draws a panel for each head, with tokens and texts where there is room."""
     from matplotlib import colormaps
     from matplotlib.colors import PowerNorm
 
-    # The root shows small shares, such as those of long sentences.
-    scale = {"norm": PowerNorm(0.5, vmin=0, vmax=1)}
-    scale["cmap"] = colormaps["viridis"].resampled(2 if len(colours) == 2 else 256)
-    layers, heads, *shape = weights.shape
-    most = max(shape)
-    # As many panels in a row as leave room for labels.
+    layers, heads = weights.shape[:2]
+    tokens = max(len(queries), len(keys))
+    # The heads of a layer fill whole rows, which leave room for the tokens' labels.
     divisors = [n for n in range(1, heads + 1) if heads % n == 0]
-    columns = max([1] + [n for n in divisors if n * most * LABEL <= WIDE])
+    fitting = [n for n in divisors if n * tokens * LABELLED_CELL <= PANELS_WIDTH]
+    columns = max(fitting, default=1)
     rows = layers * heads // columns
-    cell = min(0.5, max(WIDE / columns / most, LABEL), HIGH / rows / most)
+    cell = max(PANELS_WIDTH / columns / tokens, LABELLED_CELL)
+    cell = min(cell, PANELS_HEIGHT / rows / tokens, 0.5)
+    # Besides cells, there is room for titles, labels and the colour bar.
     width = max(columns * max(len(keys) * cell, 1.1), 2.5) + 1.4
     height = rows * (max(len(queries) * cell, 0.6) + 1.2) + 1.1
+    # The root shows small shares, such as those of long sentences.
+    scale = PowerNorm(0.5, vmin=0, vmax=1)
+    colours = colormaps["viridis"].resampled(levels)
     with drawing(width, height) as figure:
-        grid = figure.subplots(rows, columns, sharey=True, squeeze=False)
-        places = np.ndindex(layers, heads)
-        for (layer, head), axes in zip(places, grid.flat, strict=True):
-            axes.set_title(name.format(layer + 1, head + 1))
-            shares = weights[layer, head]
-            image = axes.imshow(shares, **scale)
-            if cell >= LABEL:
-                size = min(62 * cell, 10)
+        panels = figure.subplots(rows, columns, sharey=True, squeeze=False)
+        for (layer, head), axes in np.ndenumerate(panels.reshape(layers, heads)):
+            axes.set_title(name.format(layer=layer + 1, head=head + 1))
+            image = axes.imshow(weights[layer, head], norm=scale, cmap=colours)
+            if cell >= LABELLED_CELL:
+                size = min(62 * cell, 10)  # points
                 axes.set_xticks(range(len(keys)), keys, rotation=90, fontsize=size)
                 axes.set_yticks(range(len(queries)), queries, fontsize=size)
             else:
                 axes.locator_params(integer=True)
-            if cell >= NUMBER:
-                for (row, column), text in np.ndenumerate(texts[layer, head]):
-                    colour = "black" if shares[row, column] > 0.35 else "white"
-                    style = {"color": colour, "ha": "center", "va": "center", "size": 8}
-                    axes.text(column, row, text, **style)
+            if cell >= NUMBERED_CELL:
+                _write_texts(axes, texts[layer, head], weights[layer, head])
         figure.suptitle(title)
         figure.supxlabel("token that is read (key)")
         figure.supylabel("token that reads (query)")
         place = {"location": "top", "aspect": 40, "pad": 0.3 / height}
-        bar = figure.colorbar(image, ax=grid, label=label, **place)
-        bar.set_ticks([*colours], labels=colours.values())
+        bar = figure.colorbar(image, ax=panels, label=label, **place)
+        bar.set_ticks([*ticks], labels=ticks.values())
     return figure
+
+
+def _write_texts(axes, texts, weights):
+    """Writes a text into each cell of a panel, in black where the cell is light."""
+    for (row, column), text in np.ndenumerate(texts):
+        colour = "black" if weights[row, column] > 0.35 else "white"
+        axes.text(column, row, text, color=colour, ha="center", va="center", size=8)
 
 
 def draw_positions(encoding, kind="heatmap", depths=(1, 5, 15, 20)):
@@ -145,6 +183,9 @@ def draw_positions(encoding, kind="heatmap", depths=(1, 5, 15, 20)):
             heat map shows all even depths first, the paper's sines, then all odd ones.
         depths: which depths curves show, from 0.
 
+    Returns:
+        A Matplotlib figure.
+
     Example:
         >>> from tfxformer import positional_encoding
         >>> figure = draw_positions(positional_encoding(50, 128), "curves", (1, 7))
@@ -153,71 +194,61 @@ def draw_positions(encoding, kind="heatmap", depths=(1, 5, 15, 20)):
     """
     encoding = np.asarray(encoding, "float64")
     if kind == "curves":
-        with drawing(8, 1.2 * len(depths) + 0.9) as figure:
-            panels = figure.subplots(len(depths), sharex=True, squeeze=False)[:, 0]
-            for axes, depth in zip(panels, depths, strict=True):
-                axes.plot(encoding[:, depth])
-                axes.set_ylabel(f"depth {depth}")
-                axes.grid(True)
-            panels[0].set_title("Positional encoding over position: values (no unit)")
-            panels[-1].set_xlabel(POSITION)
-            panels[-1].locator_params(axis="x", integer=True)
-    elif kind == "heatmap":
-        with drawing(8, min(1.8 + 0.2 * len(encoding), 4.5)) as figure:
-            panels = figure.subplots(1, 2, sharey=True)
-            for first, axes in enumerate(panels):
-                values = encoding[:, first::2]
-                last = first + 2 * values.shape[1]
-                edges = first - 1, last - 1, len(values) - 0.5, -0.5
-                image = axes.imshow(values, extent=edges, vmin=-1, vmax=1)
-                axes.set_xlabel("depth (component, from 0)")
-                axes.locator_params(integer=True)
-            panels[0].set(title="even depths (sines in the paper)", ylabel=POSITION)
-            panels[1].set_title("odd depths (cosines in the paper)")
-            figure.colorbar(image, ax=panels, label="value (no unit)")
-    else:
-        with drawing(6, 5) as figure:
-            axes = figure.add_subplot(title="Similarity between positions")
-            axes.set(xlabel=POSITION, ylabel=POSITION)
-            vectors = _unit(encoding)
-            image = axes.imshow(vectors @ vectors.T, vmax=1, aspect="equal")
+        return _draw_position_curves(encoding, depths)
+    if kind == "heatmap":
+        return _draw_position_heat_map(encoding)
+    return _draw_position_similarity(encoding)
+
+
+def _draw_position_curves(encoding, depths):
+    """Draws a panel for each depth: its values over position."""
+    with drawing(8, 1.2 * len(depths) + 0.9) as figure:
+        panels = figure.subplots(len(depths), sharex=True, squeeze=False)[:, 0]
+        for axes, depth in zip(panels, depths, strict=True):
+            axes.plot(encoding[:, depth])
+            axes.set_ylabel(f"depth {depth}")
+            axes.grid(True)
+        panels[0].set_title("Positional encoding over position: values (no unit)")
+        panels[-1].set_xlabel(POSITION)
+        panels[-1].locator_params(axis="x", integer=True)
+    return figure
+
+
+def _draw_position_heat_map(encoding):
+    """Draws two panels with the values of the even and of the odd depths."""
+    with drawing(8, min(1.8 + 0.2 * len(encoding), 4.5)) as figure:
+        panels = figure.subplots(1, 2, sharey=True)
+        for first_depth, axes in enumerate(panels):
+            values = encoding[:, first_depth::2]  # (positions, depth / 2)
+            # A cell is 2 depths wide, with its own depth in the middle.
+            left = first_depth - 1
+            right = left + 2 * values.shape[1]
+            extent = (left, right, len(values) - 0.5, -0.5)
+            image = axes.imshow(values, extent=extent, vmin=-1, vmax=1)
+            axes.set_xlabel("depth (component, from 0)")
             axes.locator_params(integer=True)
-            figure.colorbar(image, label="cosine similarity (no unit)")
+        panels[0].set(title="even depths (sines in the paper)", ylabel=POSITION)
+        panels[1].set_title("odd depths (cosines in the paper)")
+        figure.colorbar(image, ax=panels, label="value (no unit)")
     return figure
 
 
-def draw_neighbours(embeddings, tokens, chosen, neighbours=6):
-    """Draws which tokens' embeddings have the directions nearest to those of others.
-
-    Args:
-        embeddings: an array ``(tokens, depth)``.
-        tokens: as many strings.
-        chosen: some of the tokens, a panel each.
-        neighbours: how many to show of each.
-
-    Example:
-        >>> vectors, tokens = [[1, 0.1], [1, 0], [0, 1]], ["▁cat", "▁dog", "▁the"]
-        >>> figure = draw_neighbours(vectors, tokens, ["▁cat"])
-        >>> [label.get_text() for label in figure.axes[0].get_yticklabels()]
-        ['▁dog', '▁the']
-    """
-    vectors, tokens = _unit(np.asarray(embeddings, "float64")), list(tokens)
-    with drawing(3.2 * len(chosen) + 0.5, 0.25 * neighbours + 1.7) as figure:
-        for number, token in enumerate(chosen, 1):
-            own = tokens.index(token)
-            cosines = vectors @ vectors[own]
-            near = [n for n in np.argsort(-cosines) if n != own][:neighbours]
-            axes = figure.add_subplot(1, len(chosen), number, title=token)
-            axes.barh(range(len(near)), cosines[near], color=f"C{number}")
-            axes.set_yticks(range(len(near)), [tokens[place] for place in near])
-            axes.set_xlim(min(0, cosines[near].min(initial=0)), 1)
-            axes.invert_yaxis()
-        figure.supxlabel("cosine similarity (no unit)")
+def _draw_position_similarity(encoding):
+    """Draws the cosine similarity of each two positions."""
+    with drawing(6, 5) as figure:
+        axes = figure.add_subplot(title="Similarity between positions")
+        axes.set(xlabel=POSITION, ylabel=POSITION)
+        vectors = _normalize(encoding)  # their products are cosines
+        image = axes.imshow(vectors @ vectors.T, vmax=1, aspect="equal")
+        axes.locator_params(integer=True)
+        figure.colorbar(image, label="cosine similarity (no unit)")
     return figure
 
 
-def _unit(vectors):
-    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+def _normalize(vectors):
+    """Gives each row the length 1; rows of zeros stay."""
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)  # (rows, 1)
+    return vectors / np.maximum(lengths, 1e-12)
 
 
 def draw_schedules(schedules, steps):
@@ -227,19 +258,23 @@ def draw_schedules(schedules, steps):
         schedules: a dict of names and callables, each from a step, from 0, to a rate.
         steps: how many steps.
 
+    Returns:
+        A Matplotlib figure.
+
     Example:
         >>> figure = draw_schedules({"constant": lambda step: 1e-3}, 1000)
         >>> figure.axes[0].get_xlabel(), figure.axes[0].get_ylabel()
         ('training step', 'learning rate (no unit)')
     """
-    at = np.unique(np.linspace(0, steps - 1, 400).astype(int)).tolist()
-    row = {"split": "train"}
-    return draw_curves(
-        {
-            name: [row | {"step": n, "learning_rate": float(schedule(n))} for n in at]
-            for name, schedule in schedules.items()
-        }
-    )
+    # 400 points make a smooth curve.
+    drawn_steps = np.unique(np.linspace(0, steps - 1, 400).astype(int)).tolist()
+    runs = {}
+    for name, schedule in schedules.items():
+        runs[name] = [
+            {"split": "train", "step": step, "learning_rate": float(schedule(step))}
+            for step in drawn_steps
+        ]
+    return draw_curves(runs)
 
 
 def draw_lengths(lengths, unit="tokens"):
@@ -249,20 +284,25 @@ def draw_lengths(lengths, unit="tokens"):
         lengths: a dict of names and integers, the sentences' lengths.
         unit: what the lengths count.
 
+    Returns:
+        A Matplotlib figure.
+
     Example:
         >>> figure = draw_lengths({"source": [3, 4, 4, 9]})
         >>> figure.axes[0].get_legend().get_texts()[0].get_text()
         'source: half up to 4, 95% up to 9 tokens'
     """
-    longest = max(map(max, lengths.values()))
-    edges = np.arange(0, longest + 51, longest // 50 + 1) - 0.5  # some 50 bins
+    longest = max(max(side) for side in lengths.values())
+    bin_width = longest // 50 + 1  # some 50 bins
+    # Each bin has whole lengths, so its edges lie halfway between two.
+    edges = np.arange(0, longest + 51, bin_width) - 0.5
     with drawing(8, 4.5) as figure:
         axes = figure.add_subplot(title="How long sentences are")
         axes.set(xlabel=f"length ({unit})", ylabel="sentences (count)")
-        for name, counts in lengths.items():
-            half, most = np.percentile(counts, (50, 95), method="higher")
+        for name, side in lengths.items():
+            half, most = np.percentile(side, (50, 95), method="higher")
             label = f"{name}: half up to {half:,}, 95% up to {most:,} {unit}"
-            axes.hist(counts, edges, alpha=0.5, label=label)
+            axes.hist(side, edges, alpha=0.5, label=label)
         axes.set_xlim(0, longest + 1)
         axes.grid(True)
         axes.legend()
@@ -277,6 +317,9 @@ def draw_curves(runs):
             ``metrics.jsonl`` has them: dicts with ``step``, ``split`` ("train" or
             "validation") and values, such as ``loss``.
 
+    Returns:
+        A Matplotlib figure.
+
     Raises:
         UserError: when the records have no measurements.
 
@@ -285,12 +328,9 @@ def draw_curves(runs):
         >>> [axes.get_ylabel() for axes in draw_curves({"tiny": rows}).axes]
         ['training loss (nats a token)']
     """
-    panels = {}
-    for split, name, label in CURVES:
-        curves = {}  # of each run, the values by step
-        for run, rows in runs.items():
-            rows = [row for row in rows if row.get("split") == split and name in row]
-            curves[run] = {row["step"]: row[name] for row in rows}
+    panels = {}  # the curves of all runs, by the label of their panel
+    for label, (split, name) in MEASUREMENTS.items():
+        curves = {run: _pick_curve(rows, split, name) for run, rows in runs.items()}
         if any(curves.values()):
             panels[label] = curves
     if not panels:
@@ -301,17 +341,38 @@ def draw_curves(runs):
         for place, (label, curves) in enumerate(panels.items(), 1):
             axes = figure.add_subplot(rows, columns, place, ylabel=label)
             for number, (run, curve) in enumerate(curves.items()):
-                every = number * 0.03, 0.12
-                axes.plot(curve.keys(), curve.values(), label=run, markevery=every)
+                (line,) = axes.plot(curve.keys(), curve.values(), label=run)
+                # Where curves lie on each other, their markers stay apart.
+                first_marker = number * 0.03  # as a share of the panel's diagonal
+                line.set_markevery((first_marker, 0.12))
             axes.set_xlabel("training step")
             axes.grid(True)
-        lines = axes.get_legend_handles_labels()
-        figure.legend(*lines, loc="outside upper left", ncols=min(len(runs), 3))
+        # All panels have the same runs, so the last one's legend is for all.
+        handles, names = axes.get_legend_handles_labels()
+        figure.legend(handles, names, loc="outside upper left", ncols=min(len(runs), 3))
     return figure
 
 
+def _pick_curve(rows, split, name):
+    """The values of one measurement in a run's records: a dict by step."""
+    rows = [row for row in rows if row.get("split") == split and name in row]
+    return {row["step"]: row[name] for row in rows}
+
+
 def png(figure, form="png"):
-    """A Matplotlib figure as the bytes of a file, PNG or another form."""
+    """Turns a Matplotlib figure into the bytes of a file.
+
+    Args:
+        figure: a Matplotlib figure.
+        form: "png", or another form that Matplotlib writes.
+
+    Returns:
+        The bytes.
+
+    Example:
+        >>> png(draw_lengths({"source": [3, 4, 4, 9]}))[1:4]
+        b'PNG'
+    """
     file = io.BytesIO()
     figure.savefig(file, format=form, dpi=figure.dpi)
     return file.getvalue()
@@ -319,13 +380,26 @@ def png(figure, form="png"):
 
 @contextlib.contextmanager
 def drawing(width, height):
-    """A new figure, in inches, in our style over the user's: it needs no screen."""
+    """Makes a figure in our style over the user's. It needs no screen.
+
+    Args:
+        width: of the figure, in inches.
+        height: of the figure, in inches.
+
+    Yields:
+        A Matplotlib figure to draw on; a notebook shows it.
+
+    Example:
+        >>> with drawing(8, 4.5) as figure:
+        ...     axes = figure.add_subplot(title="A title")
+    """
     from matplotlib import font_manager, rcParams, style
     from matplotlib.figure import Figure
 
     with style.context("tfxformer.plots.pictures"):  # pictures.mplstyle
-        installed = {*font_manager.get_font_names()}
-        rcParams["font.family"] = [x for x in rcParams["font.family"] if x in installed]
+        installed = set(font_manager.get_font_names())
+        fonts = [font for font in rcParams["font.family"] if font in installed]
+        rcParams["font.family"] = fonts
         figure = Figure(figsize=(width, height), layout="constrained")
         yield figure
         figure.draw_without_rendering()  # makes the ticks while the style holds

@@ -15,11 +15,14 @@ from tfxformer.training.run import measurements
 
 app = commands("Draw a model, its attention, its data and its training.")
 
+# The settings that say how to read pairs.
+READING = ("data_dir", "columns", "encoding")
+
 
 def _check_out(context: Context, out: Path):
     """Refuses what cannot be written before the work begins."""
-    forms = {"attention": [".png", ".svg", ".html"], "decoding": [".gif"]}
-    forms = forms.get(context.info_name, [".png", ".svg"])
+    special = {"attention": [".png", ".svg", ".html"], "decoding": [".gif"]}
+    forms = special.get(context.info_name, [".png", ".svg"])
     if out.suffix.lower() not in forms:
         raise UserError(f"--out {out}: its name must end in {' or '.join(forms)}")
     check_output("--out", out)
@@ -29,6 +32,7 @@ def _check_out(context: Context, out: Path):
 
 
 def _check_text(text: str):
+    """Refuses a text without words."""
     if not corpora.normalize(text):
         raise UserError("the text is empty: give a sentence")
     return text
@@ -36,7 +40,10 @@ def _check_text(text: str):
 
 Text = Annotated[str, Argument(callback=_check_text, help="A sentence.")]
 Out = Annotated[Path, Option(callback=_check_out, help="A .png or .svg file.")]
+Gif = Annotated[Path, Option(callback=_check_out, help="A .gif file.")]
 Dark = Annotated[bool, Option("--dark", help="Light letters on a dark background.")]
+Presets = Annotated[list[str] | None, Option(help="Repeat for several.")]
+Folders = Annotated[list[Path], Argument(help="Run folders.")]
 
 
 @app.command()
@@ -51,7 +58,8 @@ def positions(
     from tfxformer.layers.positional import positional_encoding
 
     encoding = positional_encoding(length, 512)
-    _draw(plots.draw_positions, out, dark, encoding, kind)
+    with _background(dark):
+        _save(plots.draw_positions(encoding, kind), out)
 
 
 @app.command()
@@ -67,11 +75,13 @@ def masks(
     """
     words = ["[start]", *text.split()]
     tokens = words if kind == "look-ahead" else words + 3 * ["[pad]"]
-    mask = np.tile(np.arange(len(tokens)) < len(words), (len(tokens), 1))
+    is_word = np.arange(len(tokens)) < len(words)  # (key,)
+    mask = np.tile(is_word, (len(tokens), 1))  # (query, key)
     if kind != "padding":
-        mask &= np.tri(len(tokens), dtype=bool)
+        mask &= np.tri(len(tokens), dtype=bool)  # no token reads later ones
     title = "Look-ahead and padding" if kind == "both" else kind.capitalize()
-    _draw(plots.draw_mask, out, dark, tokens, tokens, mask, f"{title} mask")
+    with _background(dark):
+        _save(plots.draw_mask(tokens, tokens, mask, f"{title} mask"), out)
 
 
 @app.command()
@@ -91,108 +101,89 @@ def attention(
     if head is not None and layer is None:
         raise UserError("--head: give --layer, too")
     translator = load_translator(run)
-    from tfxformer.plots.attention_maps import attention_maps, attention_page, readable
+    from tfxformer.plots.attention_maps import attention_maps, readable
+    from tfxformer.plots.attention_page import attention_page
 
     queries, keys, weights = attention_maps(translator, text)[kind]
     queries, keys = readable(queries), readable(keys)
     title = "Cross-attention" if kind == "cross" else f"Self-attention of the {kind}"
-    for name, number in (("layer", layer), ("head", head)):
+    # A number takes away the first axis of (layers, heads, target, source).
+    for axis, number in (("layer", layer), ("head", head)):
         if number is not None:
             if number > len(weights):
-                raise UserError(f"--{name} {number}: the model has {len(weights)}")
+                raise UserError(f"--{axis} {number}: the model has {len(weights)}")
             weights = weights[number - 1]
-            title += f", {name} {number}"
+            title += f", {axis} {number}"
     if out.suffix.lower() == ".html":
-        page = attention_page(queries, keys, weights, title, dark or None)
+        # Without --dark the page has the theme of the reader's system.
+        page = attention_page(queries, keys, weights, title, dark=dark or None)
         print(write_file(out, page.encode()))
     else:
-        _draw(plots.draw_attention, out, dark, queries, keys, weights, title)
+        with _background(dark):
+            _save(plots.draw_attention(queries, keys, weights, title), out)
 
 
 @app.command()
-def decoding(
-    text: Text,
-    out: Annotated[Path, Option(callback=_check_out, help="A .gif file.")],
-    run: Model = None,
-):
+def decoding(text: Text, out: Gif, run: Model = None):
     """Animate how the decoder writes a translation, one token at a time."""
     translator = load_translator(run)
-    from tfxformer.plots.attention_maps import decoding_gif
+    from tfxformer.plots.decoding_animation import decoding_gif
 
     print(write_file(out, decoding_gif(translator, text)))
 
 
 @app.command()
-def schedule(
-    out: Out,
-    preset: Annotated[list[str] | None, Option(help="Repeat for several.")] = None,
-    dark: Dark = False,
-):
+def schedule(out: Out, preset: Presets = None, dark: Dark = False):
     """Draw learning rates over 5 warm-ups, by default of all presets."""
     configs = {f"preset {name}": load_config(name) for name in preset or PRESETS}
     start_tensorflow()
     from tfxformer.training.schedule import make_schedule
 
     schedules = {
-        name: make_schedule(x.training, x.model.d_model) for name, x in configs.items()
+        name: make_schedule(config.training, config.model.d_model)
+        for name, config in configs.items()
     }
-    steps = 5 * max(x.training.warmup_steps for x in configs.values())
-    _draw(plots.draw_schedules, out, dark, schedules, steps)
+    warmup = max(config.training.warmup_steps for config in configs.values())
+    with _background(dark):
+        _save(plots.draw_schedules(schedules, 5 * warmup), out)
 
 
 @app.command()
-@with_settings("data", DataConfig, ["sources", "data_dir", "columns", "encoding"])
-def lengths(
-    data: DataConfig,
-    out: Out,
-    dark: Dark = False,
-):
+@with_settings("data", DataConfig, ["sources", *READING])
+def lengths(data: DataConfig, out: Out, dark: Dark = False):
     """Draw how long sentences are, in words."""
     if not data.sources:
         raise UserError("name the pairs, such as --data pairs.tsv")
     check_output("--out", out, corpora.input_files(data.sources))
-    options = data.model_dump(include={"data_dir", "columns", "encoding"})
-    loaded = (corpora.load(source, **options) for source in data.sources)
-    pairs = [pair for found, _ in loaded for pair in found]
-    counts = {
+    reading = data.model_dump(include=set(READING))
+    pairs = []
+    for source in data.sources:
+        pairs_of_source, _ = corpora.load(source, **reading)
+        pairs.extend(pairs_of_source)
+    word_counts = {
         "source": [len(pair.source.split()) for pair in pairs],
         "target": [len(pair.target.split()) for pair in pairs],
     }
-    _draw(plots.draw_lengths, out, dark, counts, "words")
+    with _background(dark):
+        _save(plots.draw_lengths(word_counts, "words"), out)
 
 
 @app.command()
-def curves(
-    folders: Annotated[list[Path], Argument(help="Run folders.")],
-    out: Out,
-    dark: Dark = False,
-):
+def curves(folders: Folders, out: Out, dark: Dark = False):
     """Draw the training curves of runs: loss, accuracy, BLEU, speed."""
-    rows = {str(folder): measurements(folder) for folder in folders}
-    _draw(plots.draw_curves, out, dark, rows)
+    runs = {str(folder): measurements(folder) for folder in folders}
+    with _background(dark):
+        _save(plots.draw_curves(runs), out)
 
 
-@app.command()
-def neighbours(
-    words: Annotated[list[str], Argument(help="Words that the vocabulary has whole.")],
-    out: Out,
-    run: Model = None,
-    dark: Dark = False,
-):
-    """Draw which tokens' embeddings are nearest to those of some words."""
-    translator = load_translator(run)
-    tokens = translator.tokenizer.tokens(range(translator.tokenizer.vocab_size))
-    chosen = [f"\u2581{word}" if f"\u2581{word}" in tokens else word for word in words]
-    for token in chosen:
-        if token not in tokens:
-            raise UserError(f"{token!r}: the vocabulary does not have it whole")
-    embeddings = translator.transformer.encoder.pos_embedding.embedding.embeddings
-    _draw(plots.draw_neighbours, out, dark, embeddings, tokens, chosen)
-
-
-def _draw(function, out, dark, *arguments):
+def _background(dark):
+    """Matplotlib's style for a dark or a light background, for a `with` block."""
     import matplotlib.style
 
-    with matplotlib.style.context("dark_background" if dark else "default"):
-        figure = plots.png(function(*arguments), out.suffix[1:].lower())
-    print(write_file(out, figure))
+    return matplotlib.style.context("dark_background" if dark else "default")
+
+
+def _save(figure, out):
+    """Writes a figure to a file and prints the file's path."""
+    picture = plots.png(figure, out.suffix[1:].lower())
+    print(write_file(out, picture))

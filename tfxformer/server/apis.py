@@ -20,7 +20,7 @@ from tfxformer.server.batching import as_serving_error
 _PATH = re.compile(
     r"(?:https?://[^/]*)?/v1/models(?:/(?P<name>[^/:]+))?"
     r"(?:/versions/(?P<version>\d{1,18})|/labels/(?P<label>[^/:]+))?"
-    r"(?P<asked>/metadata|:predict)?",
+    r"(?P<action>/metadata|:predict)?",
     re.I | re.A,
 )
 _BAD_REQUEST = ("INVALID_ARGUMENT", "FAILED_PRECONDITION", "OUT_OF_RANGE")
@@ -36,7 +36,9 @@ class RestApi:
     """The REST API as an ASGI application."""
 
     def __init__(self, models, batcher, settings):
-        self._models, self._batcher, self._settings = models, batcher, settings
+        self._models = models
+        self._batcher = batcher
+        self._settings = settings
 
     async def __call__(self, scope, receive, send):
         """Answers one HTTP request."""
@@ -58,20 +60,21 @@ class RestApi:
         await response(scope, receive, send)
 
     async def _answer(self, request, path):
-        found = _PATH.fullmatch(path)
-        asked = found and (found["asked"] or "/status").lower()[1:]
-        if not found or request.method != ("POST" if asked == "predict" else "GET"):
+        match = _PATH.fullmatch(path)
+        action = match and (match["action"] or "/status").lower()[1:]
+        if not match or request.method != ("POST" if action == "predict" else "GET"):
             raise invalid(f"Malformed request: {request.method} {path}")
-        name = unquote(found["name"] or "")
-        version = found["version"] and int(found["version"])
-        wanted = (name, version, found["label"] and unquote(found["label"]))
-        with metrics.request(name, self._models.configs, asked, "REST"):
-            if asked == "metadata":
-                answer = _as_dict(self._models.get(*wanted).metadata)
+        name = unquote(match["name"] or "")
+        version = match["version"] and int(match["version"])
+        label = match["label"] and unquote(match["label"])
+        wanted = {"name": name, "version": version, "label": label}
+        with metrics.request(name, self._models.configs, action, "REST"):
+            if action == "metadata":
+                answer = _as_dict(self._models.get(**wanted).metadata)
                 del answer["metadata"]["signature_def"]["@type"]
                 return json.dumps(answer)
-            if asked == "status":
-                return json.dumps(_as_dict(self._models.status(*wanted)))
+            if action == "status":
+                return json.dumps(_as_dict(self._models.status(**wanted)))
             try:
                 async with asyncio.timeout(self._settings.timeout):
                     return await self._predict(request, wanted)
@@ -80,7 +83,7 @@ class RestApi:
 
     async def _predict(self, request, wanted):
         document = tensors.parse_json(await self._body(request))
-        servable = self._models.get(*wanted)
+        servable = self._models.get(**wanted)
         name = document.get("signature_name", "")
         if not isinstance(name, str):
             raise invalid("'signature_name' key must be a string value.")
@@ -125,7 +128,8 @@ def _counted(method):
     async def answer(self, request, context):
         spec = request.model_spec
         version = spec.version.value if spec.HasField("version") else None
-        wanted = (spec.name, version, spec.version_label or None)
+        label = spec.version_label or None
+        wanted = {"name": spec.name, "version": version, "label": label}
         known = self._models.configs
         try:
             with metrics.request(spec.name, known, method.__name__, "GRPC"):
@@ -144,11 +148,13 @@ class _Services(
     """The services; all other methods answer UNIMPLEMENTED, as in the base classes."""
 
     def __init__(self, models, batcher, settings):
-        self._models, self._batcher, self._settings = models, batcher, settings
+        self._models = models
+        self._batcher = batcher
+        self._settings = settings
 
     @_counted
     async def Predict(self, request, wanted):
-        servable = self._models.get(*wanted)
+        servable = self._models.get(**wanted)
         signature = servable.signature(request.model_spec.signature_name)
         for output in request.output_filter:
             if output not in signature.outputs:
@@ -156,10 +162,9 @@ class _Services(
         most = self._settings.max_body
         inputs = tensors.from_proto(request.inputs, signature.inputs, most)
         answer = await self._batcher.run(signature, inputs)
-        outputs = [*request.output_filter] or answer
         response = PredictResponse(model_spec=servable.metadata.model_spec)
         response.model_spec.signature_name = signature.name
-        for output in outputs:
+        for output in [*request.output_filter] or answer:
             response.outputs[output].CopyFrom(tensors.to_proto(answer[output]))
         return response
 
@@ -167,8 +172,8 @@ class _Services(
     async def GetModelMetadata(self, request, wanted):
         if [*request.metadata_field] != ["signature_def"]:
             raise invalid("metadata_field must be signature_def only")
-        return self._models.get(*wanted).metadata
+        return self._models.get(**wanted).metadata
 
     @_counted
     async def GetModelStatus(self, request, wanted):
-        return self._models.status(*wanted)
+        return self._models.status(**wanted)

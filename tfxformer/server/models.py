@@ -31,7 +31,8 @@ class Signature:
     """One signature of a loaded model, called with arrays by input name."""
 
     def __init__(self, model, name, function, rows_independent):
-        self.model, self.name, self._function = model, name, function
+        self.model, self.name = model, name
+        self._function = function
         # Whether an answer never depends on the other rows of a call.
         self.rows_independent = rows_independent
         # tf.TensorSpec by name.
@@ -60,14 +61,14 @@ class Servable:
     def __init__(self, name, version, path):
         self.version = version
         self._model = tf.saved_model.load(str(path))  # it owns the variables
-        found = self._model.signatures.items()
+        functions = self._model.signatures.items()
         ours = (path / METADATA_FILE).exists()  # tests hold our exports to it
-        self._signatures = {key: Signature(name, key, x, ours) for key, x in found}
+        self._signatures = {x: Signature(name, x, y, ours) for x, y in functions}
         for signature, inputs, _ in read_records(path / WARM_UP_FILE):
             self.signature(signature)(inputs)
         saved = SavedModel.FromString((path / "saved_model.pb").read_bytes())
-        found = saved.meta_graphs[0].signature_def
-        content = metadata_pb2.SignatureDefMap(signature_def=found)
+        signatures = saved.meta_graphs[0].signature_def
+        content = metadata_pb2.SignatureDefMap(signature_def=signatures)
         spec = {"name": name, "version": {"value": version}}
         self.metadata = metadata_pb2.GetModelMetadataResponse(model_spec=spec)
         self.metadata.metadata["signature_def"].Pack(content)
@@ -150,7 +151,7 @@ class Models:
             if not isinstance(error, tf.errors.OpError):
                 error = ServingError("UNKNOWN", str(error))
             error = as_serving_error(error)
-            self._tell(name, number, "END", error.code, str(error))
+            self._tell(name, number, "END", code=error.code, message=str(error))
             log.warning("%s version %d: cannot be loaded: %s", name, number, error)
         else:
             self._loaded[name][number] = servable
@@ -159,7 +160,7 @@ class Models:
             log.info("%s version %d: loaded in %.1f s", name, number, seconds)
         metrics.LOADS.labels(str(path), status).inc()
 
-    def _tell(self, name, number, state, code="OK", message=""):
+    def _tell(self, name, number, state, *, code="OK", message=""):
         """Sets the status of a version."""
         self._statuses[name][number] = status_pb2.ModelVersionStatus(
             version=number,
@@ -180,11 +181,11 @@ class Models:
         """A ``GetModelStatusResponse`` for a version or a label; by default for all."""
         version = self._number(name, version, label)
         known = sorted(self._statuses.get(name, {}).items(), reverse=True)
-        found = [status for number, status in known if version in (None, number)]
-        if not found:
+        statuses = [status for number, status in known if version in (None, number)]
+        if not statuses:
             which = "any versions" if version is None else f"version {version}"
             raise ServingError("NOT_FOUND", f"Could not find {which} of model {name}")
-        return status_pb2.GetModelStatusResponse(model_version_status=found)
+        return status_pb2.GetModelStatusResponse(model_version_status=statuses)
 
     def _number(self, name, version, label):
         """The given version, or the version of a label."""

@@ -37,7 +37,7 @@ class Cluster(NamedTuple):
 
     @contextlib.contextmanager
     def watched(self):
-        """A context in which only the chief logs, and a lost process is one error."""
+        """Lets only the chief log, and reports a lost process as one error."""
         was_quiet, console.quiet = console.quiet, not self.chief
         try:
             yield

@@ -10,10 +10,10 @@ from typing import NamedTuple
 import numpy as np
 
 from tfxformer import corpora
-from tfxformer.batches import TokenFile, encode_pairs, write_tokens
 from tfxformer.corpora import Pair
 from tfxformer.corpora.splitting import hold_out
 from tfxformer.errors import UserError
+from tfxformer.token_file import TokenFile, encode_pairs, write_tokens
 from tfxformer.tokenizer import Tokenizer
 from tfxformer.training import fine_tuning
 
@@ -61,7 +61,9 @@ def load_data(config, run):
         "made_of": [*made_of, tokenizer.digest],
         "valid": [*itertools.compress(valid, fits)],
     }
-    tokens = write_tokens(run.tokens_folder, sources, tokenizer, longest, about)
+    tokens = write_tokens(
+        run.tokens_folder, sources, tokenizer, max_length=longest, about=about
+    )
     counts = [*tokens.sources, {"pairs": sum(fits), "too_long": fits.count(False)}]
     for name, count in zip([*config.data.sources, "validation"], counts, strict=True):
         kept, too_long = count["pairs"], count["too_long"]

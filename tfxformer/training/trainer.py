@@ -11,10 +11,9 @@ from tfxformer import corpora
 from tfxformer.batches import TrainingBatches
 from tfxformer.errors import UserError
 from tfxformer.training import cluster, fine_tuning
-from tfxformer.training.callbacks import RunCallback, State
+from tfxformer.training.callbacks import RunCallback, Signals, State
 from tfxformer.training.data import load_data, open_data
 from tfxformer.training.run import Run, build_model, load_weights
-from tfxformer.training.signals import Signals
 from tfxformer.training.step import TrainingTransformer
 
 log = logging.getLogger("tfxformer")
