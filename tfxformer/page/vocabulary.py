@@ -1,38 +1,11 @@
 """A SentencePiece model as plain values, for a tokenizer in another language."""
 
 import base64
-import functools
 
 import numpy as np
 
 from tfxformer.errors import UserError
-
-# The fields of SentencePiece's message that cutting a text needs. (SentencePiece's own
-# module needs a newer protobuf than TensorFlow allows.)
-MESSAGE = r"""name: "vocabulary" package: "tfxformer.page" message_type { name: "Piece"
-  field { name: "piece" number: 1 type: TYPE_STRING }
-  field { name: "score" number: 2 type: TYPE_FLOAT }
-  field { name: "type" number: 3 type: TYPE_INT32 default_value: "1" }
-} message_type { name: "Training"
-  field { name: "model_type" number: 3 type: TYPE_INT32 default_value: "1" }
-  field { name: "treat_whitespace_as_suffix" number: 24 type: TYPE_BOOL }
-  field { name: "byte_fallback" number: 35 type: TYPE_BOOL }
-  field { name: "unk_surface" number: 44 type: TYPE_STRING
-    default_value: " \342\201\207 " }
-} message_type { name: "Spelling"
-  field { name: "rules" number: 2 type: TYPE_BYTES }
-  field { name: "add_dummy_prefix" number: 3 type: TYPE_BOOL default_value: "true" }
-  field { name: "remove_extra_whitespaces" number: 4 type: TYPE_BOOL
-    default_value: "true" }
-  field { name: "escape_whitespaces" number: 5 type: TYPE_BOOL default_value: "true" }
-} message_type { name: "Model"
-  field { name: "pieces" number: 1 type_name: "Piece" label: LABEL_REPEATED }
-  field { name: "training" number: 2 type_name: "Training" }
-  field { name: "spelling" number: 3 type_name: "Spelling" }
-  field { name: "undo" number: 5 type_name: "Spelling" }
-}"""
-UNIGRAM = 1  # its types of models and of tokens
-USER_DEFINED, BYTE = 4, 6
+from tfxformer.sentencepiece_model import BYTE, UNIGRAM, USER_DEFINED, read_model
 
 
 def vocabulary(tokenizer):
@@ -54,16 +27,16 @@ def vocabulary(tokenizer):
         >>> vocabulary(tokenizer)["pieces"][:4]
         ['<pad>', '<unk>', '<s>', '</s>']
     """
-    model = _message().FromString(tokenizer.model)
+    model = read_model(tokenizer.model)
+    training, spelling = model.trainer_spec, model.normalizer_spec
     types = [piece.type for piece in model.pieces]
     unknown = {
-        "a vocabulary that is not a unigram model": model.training.model_type
-        != UNIGRAM,
+        "a vocabulary that is not a unigram model": training.model_type != UNIGRAM,
         "tokens of the user": USER_DEFINED in types,
-        "spaces after words": model.training.treat_whitespace_as_suffix,
-        "spaces as they are": not model.spelling.escape_whitespaces,
-        "rules after decoding": bool(model.undo.rules),
-        "bytes that are no fallback": model.training.byte_fallback != (BYTE in types),
+        "spaces after words": training.treat_whitespace_as_suffix,
+        "spaces as they are": not spelling.escape_whitespaces,
+        "rules after decoding": model.denormalizer_spec.precompiled_charsmap,
+        "bytes that are no fallback": training.byte_fallback != (BYTE in types),
     }
     for what, found in unknown.items():
         if found:
@@ -73,17 +46,8 @@ def vocabulary(tokenizer):
         # As short as float32 allows: the page makes float32 of them again.
         "scores": [float(str(np.float32(piece.score))) for piece in model.pieces],
         "types": types,
-        "rules": base64.b64encode(model.spelling.rules).decode(),
-        "add_dummy_prefix": model.spelling.add_dummy_prefix,
-        "remove_extra_whitespaces": model.spelling.remove_extra_whitespaces,
-        "unk_surface": model.training.unk_surface,
+        "rules": base64.b64encode(spelling.precompiled_charsmap).decode(),
+        "add_dummy_prefix": spelling.add_dummy_prefix,
+        "remove_extra_whitespaces": spelling.remove_extra_whitespaces,
+        "unk_surface": training.unk_surface,
     }
-
-
-@functools.cache
-def _message():
-    """The class of `MESSAGE`."""
-    from google.protobuf import descriptor_pb2, message_factory, text_format
-
-    file = text_format.Parse(MESSAGE, descriptor_pb2.FileDescriptorProto())
-    return message_factory.GetMessages([file])["tfxformer.page.Model"]
