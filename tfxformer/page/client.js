@@ -57,10 +57,24 @@ export const tfxformer = {
     return ask("translate", { text, switches, forced, source, count }, { onEvent, signal });
   },
 };
-for (const type of ["tokenize", "inspect", "beam"]) {
+for (const type of ["tokenize", "inspect", "weights", "beam"]) {
   tfxformer[type] = async (request) => {
     await tfxformer.ready;
     return ask(type, request);
   };
 }
 globalThis.tfxformer = tfxformer;
+
+// A function of `tfxformer` for a slider: one request at a time. Of those that come
+// meanwhile, only the newest is asked; the others give null.
+export function latest(request) {
+  let [running, newest] = [Promise.resolve(), 0];
+  return async (...asked) => {
+    const mine = ++newest;
+    await running;
+    if (mine !== newest) return null;
+    const answer = request(...asked);
+    running = answer.catch(() => {});
+    return answer;
+  };
+}

@@ -67,6 +67,7 @@ def page(translator, name="model"):
         "weights": base64.b64encode(weights).decode(),
         "worker": bundle("worker.js"),
         "page": bundle("page.js"),
+        "style": Path(FOLDER, "page.css").read_text("utf-8"),
     }
     html = Path(FOLDER, "page.html").read_text("utf-8")
     return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], html)

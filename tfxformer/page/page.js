@@ -1,21 +1,255 @@
-// What the reader sees. This is a placeholder: it shows that the parts work together.
+// What the reader sees: the state, the address that keeps it, and the views that show it.
+//
+// What a view and this file promise each other:
+//
+// - A view's file exports `mountX(section, page)`. It builds its elements once, inside its
+//   section of page.html (which already has the question and the introduction), and
+//   returns `{ uses, show(state, walk) }`. `uses` names the fields of the state that it
+//   shows.
+// - `show` is called when the walk or one of these fields has changed, or the theme (so
+//   that colours are drawn again). It is called only while the section is near the
+//   window, and only with a walk: views need not ask.
+// - `state` has the fields of INITIAL. `page.update({ layer: 2 })` changes some, keeps the
+//   address, and shows. Numbers stay within their limits. Layers, heads, steps and tokens
+//   count from 0 here, and from 1 in the address and for the reader.
+// - `walk` is the translation of the sentence that the reader walks through: one of
+//   `parts` in worker.js's `translate`. With `state.forced`, it begins with these ids.
+// - `page.settings` has the model's settings, `page.name` its name.
+// - `page.open({ name, title, shape, formula, where, values })` opens a tensor's details.
+// - `latest` in client.js makes requests that follow a slider.
 
 import { tfxformer } from "./client.js";
+import { element } from "./drawing.js";
+import { mountType, EXAMPLES } from "./type.js";
+import { mountEmbedding } from "./embedding.js";
+import { mountEncoder } from "./encoder.js";
+import { mountDecoder } from "./decoder.js";
+import { mountBeam } from "./beam.js";
+import { mountBreak } from "./break.js";
+import { mountDetails } from "./details.js";
 
-const [text, output, status] = document.querySelectorAll("#text, #translation, #status");
+const MOUNTS = {
+  type: mountType,
+  embedding: mountEmbedding,
+  encoder: mountEncoder,
+  decoder: mountDecoder,
+  beam: mountBeam,
+  break: mountBreak,
+  details: mountDetails,
+};
+
+const INITIAL = {
+  text: EXAMPLES[0],
+  part: 0, // the sentence of the walk
+  forced: [], // ids that the reader chose for the beginning of its translation
+  token: 0, // of the source, in the sections on embedding and encoder
+  position: 0, // that the reader drags
+  layer: 0, // of the encoder
+  head: 0,
+  step: 0, // of the decoder
+  decoderLayer: 0,
+  decoderHead: 0,
+  beams: 4,
+  penalty: null, // of length; null ranks by the mean
+  broken: {}, // switches of model.js
+  section: "", // that the address leads to
+};
+// What begins anew with another text or sentence.
+const OF_SENTENCE = { forced: [], token: 0, position: 0, step: 0 };
+const OF_TEXT = { part: 0, ...OF_SENTENCE };
+
+// Names in the address, where they differ.
+const NAMES = { part: "sentence", decoderLayer: "decoder-layer", decoderHead: "decoder-head" };
+const COUNTED = ["part", "token", "layer", "head", "step", "decoderLayer", "decoderHead"];
+
+const status = document.getElementById("status");
+const main = document.querySelector("main");
+const page = { tfxformer, update, open: (detail) => views.details.open(detail) };
+const views = {};
+let state = { ...INITIAL };
+let walk = null;
+let parts = []; // of the text: its sentences, translated or not yet
 let stop = new AbortController();
-async function show() {
+const known = new Map(); // translations of sentences
+
+// ---- The address
+
+function write() {
+  const fields = new URLSearchParams();
+  for (const [name, initial] of Object.entries(INITIAL)) {
+    const value = state[name];
+    if (name !== "text" && JSON.stringify(value) === JSON.stringify(initial)) continue;
+    const counted = COUNTED.includes(name) ? value + 1 : value;
+    const text = Array.isArray(value) || typeof value !== "object" ? counted : JSON.stringify(value);
+    fields.set(NAMES[name] ?? name, text);
+  }
+  history.replaceState(null, "", `#${fields}`);
+}
+
+// The state in an address. One without a text, as that of a link on this page, changes
+// only what it names.
+function read() {
+  const fields = new URLSearchParams(location.hash.slice(1));
+  const found = fields.has("text") ? { ...INITIAL } : {};
+  for (const [name, initial] of Object.entries(INITIAL)) {
+    const text = fields.get(NAMES[name] ?? name);
+    const value = text === null ? undefined : parsed(text, initial);
+    if (value !== undefined) found[name] = COUNTED.includes(name) ? value - 1 : value;
+  }
+  return found;
+}
+
+// A text as a value like `initial`, or undefined.
+function parsed(text, initial) {
+  if (typeof initial === "string") return text;
+  if (Array.isArray(initial)) return text.split(",").map(Number).filter(Number.isInteger);
+  try {
+    const value = JSON.parse(text);
+    const same = typeof value === (initial === null ? "number" : typeof initial);
+    return same && value !== null ? value : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+// ---- The state
+
+let writing = null;
+
+function update(changes) {
+  const before = state;
+  const text = changes.text !== undefined && changes.text !== state.text;
+  const sentence = changes.part !== undefined && changes.part !== state.part;
+  const anew = text ? OF_TEXT : sentence ? OF_SENTENCE : {};
+  state = withinLimits({ ...state, ...anew, ...changes });
+  const changed = Object.keys(state).filter((name) => state[name] !== before[name]);
+  if (!changed.length) return;
+  clearTimeout(writing); // browsers limit how often an address may change
+  writing = setTimeout(write, 200);
+  const translated = ["text", "part", "forced"];
+  if (changed.some((name) => translated.includes(name))) translate();
+  refresh((view) => view.uses.some((name) => changed.includes(name)));
+}
+
+function withinLimits(state) {
+  const { num_layers, num_decoder_layers, num_heads, max_length, target_vocab_size } = page.settings;
+  const most = {
+    layer: num_layers - 1,
+    head: num_heads - 1,
+    decoderLayer: (num_decoder_layers ?? num_layers) - 1,
+    decoderHead: num_heads - 1,
+    position: max_length - 1,
+    beams: 5,
+    penalty: 2,
+  };
+  if (parts.length) most.part = parts.length - 1;
+  if (walk) Object.assign(most, { token: walk.source.length - 1, step: walk.steps.length - 1 });
+  const limited = { ...state };
+  for (const [name, limit] of Object.entries(most)) {
+    const least = name === "beams" ? 1 : 0;
+    const value = state[name];
+    if (value !== null) limited[name] = Math.max(least, Math.min(limit, value));
+  }
+  limited.forced = state.forced.filter((id) => id > 2 && id < target_vocab_size);
+  return limited;
+}
+
+// ---- The views
+
+// Shows those views that `concerns` picks, and that the reader can see; others later.
+function refresh(concerns = () => true) {
+  for (const view of Object.values(views)) {
+    view.stale ||= concerns(view);
+    if (view.near) showOne(view);
+  }
+}
+
+function showOne(view) {
+  if (!view.stale || !walk) return;
+  view.stale = false;
+  view.section.classList.add("shown");
+  view.show?.(state, walk);
+}
+
+function mount() {
+  const observer = new IntersectionObserver(
+    (entries) => {
+      for (const { target, isIntersecting } of entries) {
+        views[target.id].near = isIntersecting;
+        if (isIntersecting) showOne(views[target.id]);
+      }
+    },
+    { rootMargin: "300px" },
+  );
+  for (const [id, mountView] of Object.entries(MOUNTS)) {
+    const section = document.getElementById(id);
+    views[id] = { uses: [], section, stale: true, near: false, ...mountView(section, page) };
+    observer.observe(section);
+  }
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  dark.addEventListener("change", () => refresh());
+}
+
+// ---- The translation
+
+// Translates the text, sentence by sentence. A new call stops the one before.
+async function translate() {
   stop.abort();
   stop = new AbortController();
   const { signal } = stop;
   try {
-    const onEvent = ({ translation }) => (output.value = translation);
-    const found = await tfxformer.translate(text.value, { onEvent, signal });
-    output.value = found.translation;
-    status.textContent = found.tokens.join(" ");
+    const cut = await tfxformer.tokenize({ text: state.text });
+    if (signal.aborted) return;
+    parts = cut.parts;
+    state = withinLimits(state);
+    if (!parts.length) walkThrough(null);
+    views.type.begin(parts, cut.space, state);
+    for (const [place, part] of parts.entries()) {
+      const forced = place === state.part ? state.forced : [];
+      Object.assign(part, await translated(part, forced, signal));
+      views.type.grow(place);
+      if (place === state.part) walkThrough(part.steps.length ? part : null);
+    }
+    status.textContent = "";
   } catch (error) {
-    if (!signal.aborted) status.textContent = error.message;
+    if (signal.aborted) return;
+    walkThrough(null);
+    status.textContent = error.message;
   }
 }
-text.addEventListener("input", show);
-show();
+
+async function translated(part, forced, signal) {
+  const key = JSON.stringify([part.ids, forced]);
+  if (!known.has(key)) {
+    const steps = [];
+    const onEvent = ({ step, translation }) => {
+      steps.push(step);
+      Object.assign(part, { steps, translation });
+      views.type.grow(parts.indexOf(part));
+    };
+    const options = { source: part.ids, forced, signal, onEvent };
+    const found = await tfxformer.translate("", options);
+    if (known.size > 100) known.clear();
+    known.set(key, found.parts[0]);
+  }
+  return { ...known.get(key), text: part.text };
+}
+
+function walkThrough(part) {
+  walk = part;
+  main.classList.toggle("waiting", !walk);
+  if (walk) state = withinLimits(state);
+  refresh();
+}
+
+async function start() {
+  const { name, settings } = await tfxformer.ready;
+  Object.assign(page, { name, settings });
+  mount();
+  state = withinLimits({ ...INITIAL, ...read() });
+  addEventListener("hashchange", () => update(read()));
+  await translate();
+  document.getElementById(state.section)?.scrollIntoView();
+}
+
+start().catch((error) => (status.textContent = error.message));

@@ -32,6 +32,10 @@
 //        beside head), scores (q·k, scaled, before the mask) and weights (heads, target,
 //        source); of ffn: hidden (length, dff), output. And output/logits (vocab).
 //        The decoder's self_attention/key and value are the KV cache.
+//   weights { names } -> { name: { shape, data } }: the model's own numbers, by their names
+//     in Python, such as encoder/layer_0/ffn/hidden/kernel; what a model lacks is left out.
+//     Each row of a matrix makes one unit, but in ffn/output/kernel each row is a hidden
+//     unit's
 //   beam { source, beams, nBest, lengthPenalty, switches }
 //     -> { hypotheses: [{ ids, tokens, translation, score, rank }], steps: [[{ parent,
 //        id, token, total, state: "kept" | "finished" | "dropped", place }]] }; `parent`
@@ -49,7 +53,7 @@ let loaded = null; // what `load` read
 const cancelled = new Set();
 const kept = new Map(); // of sentences: the encoded source, and the tokens with their cache
 
-const requests = { load, tokenize, translate, inspect, beam };
+const requests = { load, tokenize, translate, inspect, weights, beam };
 
 self.onmessage = async ({ data: { id, type, ...request } }) => {
   if (type === "cancel") return cancelled.add(request.request);
@@ -198,6 +202,14 @@ function inspect({ source, target = [], step, names, switches }) {
   const values = Object.entries({ ...sentence.values, ...found });
   const asked = values.filter(([name]) => names.some((start) => name.startsWith(start)));
   return Object.fromEntries(asked.map(([name, value]) => [name, flat(value)]));
+}
+
+function weights({ names }) {
+  const all = modelFor({}).weights;
+  const found = names.map((name) => [name, name.split("/").reduce((x, part) => x?.[part], all)]);
+  const known = found.filter(([, value]) => value);
+  const plain = (value) => ({ shape: value.shape ?? [value.length], data: value.data ?? value });
+  return Object.fromEntries(known.map(([name, value]) => [name, plain(value)]));
 }
 
 // Rows in rows as one array, and its shape.

@@ -1,0 +1,3 @@
+export function mountBeam(section, page) {
+  return { uses: [], show(state, walk) {} };
+}

@@ -1,0 +1,3 @@
+export function mountBreak(section, page) {
+  return { uses: [], show(state, walk) {} };
+}

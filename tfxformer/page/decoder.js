@@ -1,0 +1,3 @@
+export function mountDecoder(section, page) {
+  return { uses: [], show(state, walk) {} };
+}

@@ -1,0 +1,3 @@
+export function mountDetails(section, page) {
+  return { uses: [], show(state, walk) {} };
+}

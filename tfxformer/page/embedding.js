@@ -1,0 +1,3 @@
+export function mountEmbedding(section, page) {
+  return { uses: [], show(state, walk) {} };
+}

@@ -1,0 +1,3 @@
+export function mountEncoder(section, page) {
+  return { uses: [], show(state, walk) {} };
+}
