@@ -9,7 +9,7 @@ import pytest
 
 from tfxformer.errors import UserError
 from tfxformer.page import packing
-from tfxformer.page.packing import bundle, page, write_page
+from tfxformer.page.packing import bundle, page
 from tfxformer.translator import Translator
 
 TEXT = "O gato bebe. A casa é azul!"
