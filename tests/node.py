@@ -3,25 +3,46 @@
 import base64
 import functools
 import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
 
 import numpy as np
+import numpy_transformer as numpy_version
 import oracle
 import pytest
 from numpy.testing import assert_allclose
 
 from tfxformer import Tokenizer, Translator
+from tfxformer.decoding import DecodingOptions, length_limit
 from tfxformer.page.packing import model_parts
-from tfxformer.special_tokens import START_ID
+from tfxformer.special_tokens import END_ID, START_ID
 
 PAGE = Path(__file__).parent.parent / "tfxformer" / "page"
-# worker.js with a page that posts one request after the other.
+# Runs one script after the other: a line of JSON has a script and what it is given. The
+# last line of an answer says how it ended.
+SERVER = """
+import { createInterface } from "node:readline";
+const print = (line) => process.stdout.write(line + "\\n");
+const AsyncFunction = (async () => {}).constructor;
+let number = 0;
+for await (const line of createInterface({ input: process.stdin })) {
+  const [page, script, given] = JSON.parse(line);
+  const names = ["page", "number", "given", "print"];
+  try {
+    await new AsyncFunction(...names, script)(page, number++, given, print);
+    print("ended");
+  } catch (error) {
+    print("ended: " + error.stack.replaceAll("\\n", " "));
+  }
+}
+"""
+# worker.js, which has kept nothing, with a page that posts one request after the other.
 WORKER = """
 let answer;
 globalThis.self = { postMessage: (message) => answer(message) };
-await import(page + "worker.js");
+await import(page + "worker.js?" + number);
 const plain = (_, value) => (value instanceof Float32Array ? [...value] : value);
 for (const [id, request] of given.entries()) {
   const events = [];
@@ -37,31 +58,48 @@ for (const [id, request] of given.entries()) {
 """
 
 
-def run(script, given):
-    """Runs a module with `given` from JSON; it prints lines of JSON by `print`."""
+@functools.cache
+def server():
+    """A process of Node, which ends when its input does: with the tests."""
     program = shutil.which("node") or pytest.skip("node is missing")
-    head = f"""
-        import {{ readFileSync }} from "node:fs";
-        const page = {json.dumps(PAGE.as_uri() + "/")};
-        const print = (line) => process.stdout.write(line + "\\n");
-        const given = JSON.parse(readFileSync(0, "utf-8"));
-    """
-    command = [program, "--input-type=module", "-e", head + script]
-    ended = subprocess.run(
-        command, input=json.dumps(given), capture_output=True, text=True
+    return subprocess.Popen(
+        [program, "--input-type=module", "-e", SERVER],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        encoding="utf-8",
     )
-    assert ended.returncode == 0, ended.stderr
-    return [json.loads(line) for line in ended.stdout.split("\n") if line]
+
+
+def run(script, given):
+    """Runs a script with `given` from JSON; it prints lines of JSON by `print`."""
+    node, lines = server(), []
+    node.stdin.write(json.dumps([PAGE.as_uri() + "/", script, given]) + "\n")
+    node.stdin.flush()
+    for line in node.stdout:
+        if line.startswith("ended"):
+            assert line == "ended\n"
+            return lines
+        lines.append(json.loads(line))
+    raise AssertionError("node has ended")
 
 
 def ask(translator, *requests):
     """The worker's answers to some requests about a model."""
     model, weights = model_parts(translator, "tiny")
-    weights = base64.b64encode(weights).decode()
+    return ask_worker(model, base64.b64encode(weights).decode(), requests)
+
+
+def ask_worker(model, weights, requests):
     load = {"type": "load", "model": model, "weights": weights}
     loaded, *answers = run(WORKER, [load, *requests])
     assert "error" not in loaded, loaded
     return answers
+
+
+def ask_page(html, *requests):
+    """The answers of a page's own worker, with what is in its file."""
+    parts = dict(re.findall(r'<script id="(model|weights)"[^>]*>([^<]*)<', html))
+    return ask_worker(json.loads(parts["model"]), parts["weights"].strip(), requests)
 
 
 def results(translator, *requests):
@@ -82,17 +120,48 @@ def tokenizer(**options):
     return Tokenizer.train(lines, vocab_size=320, **options)
 
 
-def tiny(target=None, seed=0, **options):
+def new_tiny(target=None, seed=0, **options):
     """A translator with random weights, rounded to what a page holds."""
     source = tokenizer()
     both = source if target is None else Tokenizer(source.model, target)
     sizes = {"input_vocab_size": source.vocab_size, "max_length": 8}
     sizes |= {"target_vocab_size": both.target.vocab_size}
     transformer = oracle.tiny_transformer(seed, **{**sizes, **options})
-    for weight in transformer.weights:
+    return rounded(Translator(both, transformer))
+
+
+tiny = functools.cache(new_tiny)  # for tests that leave it as it is
+
+
+def rounded(translator):
+    """The translator, its matrices rounded to float16, as a page has them."""
+    for weight in translator.transformer.weights:
         if len(weight.shape) > 1:
             weight.assign(np.array(weight, "float16").astype("float32"))
-    return Translator(both, transformer)
+    return translator
+
+
+def assert_greedy(translator, sources, answers):
+    """Each token of a translation is the likeliest after those before it."""
+    options, longest = DecodingOptions(), translator.max_length
+    limits = np.asarray(length_limit(padded(sources), options, longest))
+    starts = padded([[START_ID, *answer["ids"][:-1]] for answer in answers])
+    logits = np.asarray(translator.transformer((padded(sources), starts)))
+    log_p = numpy_version.log_softmax(logits)  # (batch, target, vocabulary)
+    for answer, row, limit in zip(answers, log_p, limits, strict=True):
+        ids, places = answer["ids"], np.arange(len(answer["ids"]))
+        best = END_ID + row[: len(ids), END_ID:].argmax(-1)
+        assert ids == best.tolist()
+        assert END_ID not in ids[:-1]
+        assert len(ids) == limit or (ids[-1] == END_ID and len(ids) < limit)
+        assert_allclose(answer["scores"], row[places, ids], atol=1e-4)
+        assert answer["tokens"] == translator.tokenizer.target.tokens(ids)
+        assert answer["translation"] == translator.tokenizer.target.decode([ids])[0]
+
+
+def padded(rows):
+    width = max(map(len, rows))
+    return np.array([row + [0] * (width - len(row)) for row in rows], "int32")
 
 
 def values_of(model, source, target):

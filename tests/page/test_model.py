@@ -9,20 +9,20 @@ import oracle
 import pytest
 from numpy.testing import assert_allclose
 
-from tfxformer.decoding import DecodingOptions, decode, length_limit
+from tfxformer.decoding import DecodingOptions, decode
 from tfxformer.special_tokens import END_ID, START_ID
 
 # Each setting that a page knows, with a value that is not the default.
 VARIANTS = {
-    "post_norm": {},
-    "pre_norm": {"norm": "pre"},
+    "post_norm": {"num_layers": 2},
+    "pre_norm": {"norm": "pre", "num_layers": 2},
     "tied": {"tie_embeddings": True, "norm": "pre", "output_bias": True},
     "target_tied": {"tie_embeddings": "target"},
     "learned_positions": {"learned_positions": True, "tie_embeddings": True},
     "no_positions": {"use_positions": False, "learned_positions": True},
     "swish": {"activation": "swish"},
     "deep_encoder": {"num_layers": 3, "num_decoder_layers": 1, "norm": "pre"},
-    "deep_decoder": {"num_layers": 1, "num_decoder_layers": 2, "d_model": 12},
+    "deep_decoder": {"num_decoder_layers": 2, "d_model": 12},
     "separate_vocabularies": {"tie_embeddings": "target", "output_bias": True},
 }
 SOURCES = [[7, 8, 9, 10, 4, END_ID], [270, 271, END_ID]]
@@ -36,12 +36,8 @@ def switched():
 
 def translator(name):
     target = node.tokenizer(casing="lower").model if name.startswith("sep") else None
-    return node.tiny(target and node.Tokenizer(target), **VARIANTS[name])
-
-
-def padded(sources):
-    width = max(map(len, sources))
-    return np.array([row + [0] * (width - len(row)) for row in sources], "int32")
+    options = {"num_layers": 1, **VARIANTS[name]}
+    return node.tiny(target and node.Tokenizer(target), **options)
 
 
 def lists(decoded, row):
@@ -57,34 +53,22 @@ def test_ids_and_values_are_python_s(name):
     looked = {"type": "inspect", "source": SOURCES[0], "target": TARGET}
     looked |= {"names": ["encoder", "decoder", "output"]}
     *found, values = node.results(tiny, *asked, looked)
-    limits = length_limit(padded(SOURCES), DecodingOptions(), tiny.max_length)
-    # Each token is the likeliest after those before it: so all are Python's.
-    starts = [[START_ID, *answer["ids"][:-1]] for answer in found]
-    logits = np.asarray(tiny.transformer((padded(SOURCES), padded(starts))))
-    log_p = numpy_version.log_softmax(logits)
-    for answer, row, limit in zip(found, log_p, np.asarray(limits), strict=True):
-        ids, places = answer["ids"], np.arange(len(answer["ids"]))
-        best = END_ID + row[: len(ids), END_ID:].argmax(-1)
-        assert ids == best.tolist()
-        assert END_ID not in ids[:-1]
-        assert len(ids) == limit or (ids[-1] == END_ID and len(ids) < limit)
-        assert_allclose(answer["scores"], row[places, ids], atol=1e-5)
-        assert answer["tokens"] == tiny.tokenizer.target.tokens(ids)
-        assert answer["translation"] == tiny.tokenizer.target.decode([ids])[0]
+    node.assert_greedy(tiny, SOURCES, found)
     node.assert_close(values, node.values_of(tiny.transformer, SOURCES[0], TARGET))
 
 
+@pytest.fixture(scope="module")
 def soon_ending():
     """A translator whose end token is often the likeliest."""
-    tiny = translator("pre_norm")
+    tiny = node.new_tiny(norm="pre", num_layers=1)
     bias = tiny.transformer.final_layer.bias
     bias.assign(np.array(bias) + 2 * (np.arange(bias.shape[0]) == END_ID))
     return tiny
 
 
-def test_one_beam_is_greedy():
+def test_one_beam_is_greedy(soon_ending):
     asked = [{"type": name, "source": SOURCES[0]} for name in ("translate", "beam")]
-    greedy, beam = node.results(soon_ending(), *(x | {"beams": 1} for x in asked))
+    greedy, beam = node.results(soon_ending, *(x | {"beams": 1} for x in asked))
     assert greedy["ids"][-1] == END_ID and len(greedy["ids"]) < 8
     (hypothesis,) = beam["hypotheses"]
     assert hypothesis["ids"] == greedy["ids"]
@@ -99,15 +83,14 @@ def test_an_empty_source_has_an_empty_translation(switched):
 
 
 @pytest.mark.parametrize(("penalty", "n_best"), [(None, 4), (0.0, 1), (1.5, 2)])
-def test_beams_are_python_s(penalty, n_best):
-    tiny = soon_ending()
-    options = {"beam_size": 4, "n_best": n_best, "length_penalty": penalty}
-    found = decode(tiny.transformer, padded(SOURCES), DecodingOptions(**options))
+def test_beams_are_python_s(penalty, n_best, soon_ending):
+    options = DecodingOptions(beam_size=4, n_best=n_best, length_penalty=penalty)
+    found = decode(soon_ending.transformer, node.padded(SOURCES), options)
     asked = {"type": "beam", "beams": 4, "nBest": n_best, "lengthPenalty": penalty}
     # What is kept of a search with other options changes nothing.
     other = asked | {"source": SOURCES[0], "beams": 5, "lengthPenalty": 0.7}
     asked = [asked | {"source": source} for source in SOURCES]
-    _, *answers, again = node.results(tiny, other, *asked, asked[0])
+    _, *answers, again = node.results(soon_ending, other, *asked, asked[0])
     assert again == answers[0]
     for row, answer in enumerate(answers):
         ids, _, ranks = lists(found, row)
