@@ -1,4 +1,4 @@
-"""The model's page at an address of this machine: `tfxformer demo`."""
+"""Serves the model's page to this machine: `tfxformer demo`."""
 
 import contextlib
 import http.server
