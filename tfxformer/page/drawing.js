@@ -55,6 +55,13 @@ export function sequential() {
 
 export const css = ([red, green, blue]) => `rgb(${red} ${green} ${blue})`;
 
+// A background, and black or white for a text on it, whichever has more contrast.
+export function shaded(colour) {
+  const linear = colour.map((v) => (v / 255) ** 2.2);
+  const luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2];
+  return `background: ${css(colour)}; color: ${luminance > 0.18 ? "#000" : "#fff"}`;
+}
+
 export const largest = (values) => values.reduce((most, v) => Math.max(most, Math.abs(v)), 0);
 
 // Rows of numbers as colours, a pixel each; the style gives the size. `scale` is the
@@ -100,13 +107,10 @@ export const spell = (token) => (SPECIAL[token] ? `⟨${SPECIAL[token]}⟩` : to
 export function chips(tokens, { notes = [], shades, chosen, onPick, pickLabel, classes = [] } = {}) {
   const colour = shades && sequential();
   const chip = (token, place) => {
-    const shown = [element("span", { class: "token" }, spell(token))];
+    const shown = [element("span", {}, spell(token))];
     if (notes[place] !== undefined) shown.push(element("small", {}, notes[place]));
     const attributes = { class: `chip ${classes[place] ?? ""}`, "data-place": place };
-    if (shades) {
-      attributes.style = `--shade: ${css(colour(shades[place]))}`;
-      if (shades[place] > 0.55) attributes.class += " full";
-    }
+    if (shades) attributes.style = shaded(colour(shades[place]));
     if (!onPick) return element("span", attributes, shown);
     if (chosen !== undefined) attributes["aria-pressed"] = String(place === chosen);
     if (pickLabel) attributes.title = pickLabel(place);
@@ -208,6 +212,8 @@ export function grid({ rows, columns, value, label, chosen = {}, onPoint, onPick
   return { node: svg, mark: set };
 }
 
+const ARROWS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
+
 // Lets the mouse and the arrow keys move a point over a grid.
 function followPointer(svg, { left, top, cell, rows, columns }, point, { onPoint, onPick }) {
   const move = (row, column) => {
@@ -221,10 +227,9 @@ function followPointer(svg, { left, top, cell, rows, columns }, point, { onPoint
     move(Math.floor((offsetY - top) / cell), Math.floor((offsetX - left) / cell));
   svg.addEventListener("pointermove", at);
   svg.addEventListener("click", (event) => at(event) && onPick?.(point.row, point.column));
-  const steps = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
   svg.addEventListener("keydown", (event) => {
     if (event.key === "Enter") onPick?.(point.row, point.column);
-    const step = steps[event.key];
+    const step = ARROWS[event.key];
     if (!step) return;
     event.preventDefault();
     move(point.row + step[0], point.column + step[1]);
@@ -257,6 +262,45 @@ export function links({ left, right, weights, chosen, label, onPick }) {
     svg.append(element("text", { ...at, onclick: onPick && (() => onPick(place)) }, text));
   });
   return svg;
+}
+
+// Rows of numbers as colours, with a name before each row: { node, set(rows, …), mark }.
+// The reader points at a number with the mouse, a finger or the arrow keys.
+export function board({ label, onPick }) {
+  const names = element("div", { class: "names", "aria-hidden": "true" });
+  const cells = element("div", { class: "cells", tabindex: 0, role: "application" });
+  const marker = element("div", { class: "marker" });
+  cells.setAttribute("aria-label", label);
+  let [rows, at] = [[[]], [0, 0]];
+  const pick = (row, unit) => {
+    if (rows[row]?.[unit] !== undefined) onPick(row, unit);
+  };
+  cells.addEventListener("click", ({ clientX, clientY }) => {
+    const { left, top, width, height } = cells.getBoundingClientRect();
+    const place = (offset, size, count) => Math.floor((offset / size) * count);
+    const row = place(clientY - top, height, rows.length);
+    pick(row, place(clientX - left, width, rows[0].length));
+  });
+  cells.addEventListener("keydown", (event) => {
+    const step = ARROWS[event.key];
+    if (!step) return;
+    event.preventDefault();
+    pick(at[0] + step[0], at[1] + step[1]);
+  });
+  function set(shown, { labels = [], scale, colour }) {
+    rows = shown;
+    names.replaceChildren(...labels.map((text) => element("span", {}, text)));
+    cells.replaceChildren(heatmap(rows, { label, scale, colour }), marker);
+    cells.style.setProperty("--rows", rows.length);
+  }
+  function mark(row, unit) {
+    at = [row, unit];
+    const share = (from, count) => ({ at: `${(100 * from) / count}%`, size: `${100 / count}%` });
+    const [across, down] = [share(unit, rows[0].length), share(row, rows.length)];
+    const box = { left: across.at, width: across.size, top: down.at, height: down.size };
+    Object.assign(marker.style, box);
+  }
+  return { node: element("div", { class: "board" }, names, cells), set, mark };
 }
 
 // ---- Saving
