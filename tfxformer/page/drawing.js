@@ -388,3 +388,15 @@ function styled(drawing, at) {
   for (const [name, value] of Object.entries(at)) copy.setAttribute(name, value);
   return copy;
 }
+
+// Other children for a box. What had the focus in it keeps it, by its place.
+export function refill(box, ...children) {
+  const inside = () => [...box.querySelectorAll("button, input, [tabindex]")];
+  const place = inside().indexOf(document.activeElement);
+  box.replaceChildren(...children.flat());
+  if (place >= 0) inside()[place]?.focus({ preventScroll: true });
+}
+
+// A line of a table of strips: a name, a strip, and a note.
+export const line = (name, strip, note = "") =>
+  element("div", { class: "line" }, element("span", {}, name), strip, element("small", {}, note));
