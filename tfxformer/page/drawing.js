@@ -292,11 +292,14 @@ export function board({ label, onPick }) {
     names.replaceChildren(...labels.map((text) => element("span", {}, text)));
     cells.replaceChildren(heatmap(rows, { label, scale, colour }), marker);
     cells.style.setProperty("--rows", rows.length);
+    cells.classList.toggle("many", rows.length > 30);
   }
+  // A number, or a whole row.
   function mark(row, unit) {
-    at = [row, unit];
+    at = [row, unit ?? 0];
     const share = (from, count) => ({ at: `${(100 * from) / count}%`, size: `${100 / count}%` });
-    const [across, down] = [share(unit, rows[0].length), share(row, rows.length)];
+    const across = unit === undefined ? share(0, 1) : share(unit, rows[0].length);
+    const down = share(row, rows.length);
     const box = { left: across.at, width: across.size, top: down.at, height: down.size };
     Object.assign(marker.style, box);
   }

@@ -7,7 +7,7 @@ import { rowsOf } from "./panel.js";
 
 const PLACE = "encoder/embedding";
 const WAVES = [0, 1 / 8, 1 / 4, 3 / 8]; // which numbers of a position's vector to draw as waves
-const SHOWN = 64; // positions of a wave
+const SHOWN = 100; // positions of a wave
 
 export function mountEmbedding(section, page) {
   const { settings } = page;
@@ -69,7 +69,7 @@ export function mountEmbedding(section, page) {
     refill(strips.body, lines, element("p", { class: "note" }, note));
     refill(waves.body, drawWaves(table, position));
     rows.set(rowsOf(known[`${PLACE}/output`]), { labels: sourceTokens.map(spell), scale });
-    rows.mark(token, 0);
+    rows.mark(token);
   }
 }
 
