@@ -6,6 +6,11 @@ import { checkbox, element, number, picture, slider, spell } from "./drawing.js"
 // A candidate's box and its column, in pixels.
 const [COLUMN, ROW, WIDTH, HEIGHT] = [132, 40, 96, 32];
 
+const LEGEND =
+  "Each box is a token that continues a hypothesis. The number is the log-probability of the " +
+  "tokens so far. Kept boxes have a solid frame, dropped ones a dashed frame, and finished ones " +
+  "a double frame. The coloured path leads to the best translation.";
+
 export function mountBeam(section, page) {
   const beams = slider({ label: "Width", min: 1, max: 5, onInput: (beams) => page.update({ beams }) });
   const penalty = slider({
@@ -15,17 +20,17 @@ export function mountBeam(section, page) {
     format: (value) => Number(value).toFixed(1),
     onInput: (penalty) => page.update({ penalty }),
   });
+  penalty.set(1);
   const mean = checkbox({
-    label: "Rank by the mean for each token instead",
+    label: "Score by the mean of the tokens instead",
     onInput: (checked) => page.update({ penalty: checked ? null : Number(penalty.input.value) }),
   });
   const ranks = element("div", { "aria-live": "polite" });
-  const tree = picture("The tree of hypotheses", "beam-search");
+  const tree = picture("The tree of hypotheses", "beam-search", element("p", { class: "note" }, LEGEND));
   section.append(
     element("p", { class: "controls" }, beams.node, penalty.node, mean.node),
     ranks,
     tree.node,
-    legend(),
   );
   const ask = latest(page.tfxformer.beam);
   return {
@@ -43,27 +48,18 @@ export function mountBeam(section, page) {
   };
 }
 
-function legend() {
-  const text =
-    "Each box is a token that continues a hypothesis, with the sum of the logarithms of all " +
-    "probabilities so far: the higher, that is the nearer to 0, the likelier. Kept boxes have a " +
-    "solid frame, dropped ones a dashed frame, and finished ones a double frame. The coloured path " +
-    "leads to the best translation.";
-  return element("p", { class: "note" }, text);
-}
-
 // The finished hypotheses, best first, with what ranks them.
 function ranking(hypotheses, alpha) {
-  const names = ["", "finished translation", "sum of log-probabilities", "tokens", "rank"];
+  const names = ["", "finished translation", "log-probability", "tokens", "score"];
   const row = ({ translation, ids, score, rank }, place) => {
-    const cells = [place + 1, translation, number(score * ids.length), ids.length, number(rank)];
+    const cells = [place + 1, translation, number(score * ids.length), ids.length, rank.toFixed(3).replace("-", "−")];
     return element("tr", {}, cells.map((cell) => element("td", {}, String(cell))));
   };
   const head = element("tr", {}, names.map((name) => element("th", { scope: "col" }, name)));
   const formula =
     alpha === null
-      ? "The rank is the sum divided by the number of tokens."
-      : `The rank is the sum divided by ((5 + tokens) ÷ 6) to the power of ${alpha}. A higher ` +
+      ? "The score is the log-probability divided by the number of tokens."
+      : `The score is the log-probability divided by ((5 + tokens) ÷ 6) to the power of ${alpha}. A higher ` +
         "power favours longer translations.";
   const table = element("table", {}, element("thead", {}, head), element("tbody", {}, hypotheses.map(row)));
   const box = { class: "box", tabindex: 0, role: "group", "aria-label": "Finished translations" };

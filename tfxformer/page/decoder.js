@@ -8,20 +8,38 @@ import { number, percent, picture, slider, spell } from "./drawing.js";
 const NAMES = ["cross_attention/weights", "self_attention/weights"];
 NAMES.push("self_attention/key", "self_attention/value");
 
+const ATTENTION =
+  "To choose, the decoder looks back at the source. Its heads are small readers. At each step, a " +
+  "head gives each source token a weight, and the weights sum to 100%. Click a row to choose a head.";
+const MASK =
+  "Each layer has other heads that read the translation so far. The causal mask hides later tokens " +
+  "(grey), which are not written yet. Each step adds a row.";
+const CACHE =
+  "In these heads, each token has a key, by which others find it, and a value, which they take from " +
+  "it. Both stay the same in later steps. So the model keeps them in the KV cache, and each step " +
+  "computes one new row: the last one.";
+
 export function mountDecoder(section, page) {
   const { num_heads, num_layers, num_decoder_layers: decoderLayers } = page.settings;
   const layers = decoderLayers ?? num_layers;
   const controls = makeControls(page, layers, num_heads);
   const written = element("div");
   const likely = picture("The ten likeliest next tokens", "next-tokens");
-  const reads = picture("Which source tokens does this step read?", "cross-attention");
-  const mask = picture("Which of its own tokens does it read?", "causal-mask");
-  const cache = picture("What does the model keep for the next step?", "kv-cache");
+  const reads = picture(
+    "Which source tokens does this step read?",
+    "cross-attention",
+    element("p", {}, ATTENTION),
+    element("p", { class: "controls" }, controls.layer.node, controls.head.node),
+  );
+  const own = "Which of its own tokens does it read?";
+  const mask = picture(own, "causal-mask", element("p", {}, MASK));
+  const kept = "What does the model keep for the next step?";
+  const cache = picture(kept, "kv-cache", element("p", {}, CACHE));
+  const pictures = [likely, reads, mask, cache].map(({ node }) => node);
   section.append(
     element("p", { class: "controls sticky" }, controls.step.node),
     written,
-    element("div", { class: "side-by-side" }, likely.node, attention(controls, reads.node)),
-    element("div", { class: "side-by-side" }, mask.node, cache.node),
+    element("div", { class: "decoder-pictures" }, pictures),
   );
   const ask = latest(page.tfxformer.inspect);
   let found = {}; // what the model has computed for a walk
@@ -60,15 +78,6 @@ function makeControls(page, layers, heads) {
     onInput: (decoderHead) => page.update({ decoderHead }),
   });
   return { step, layer, head };
-}
-
-function attention({ layer, head }, node) {
-  const text =
-    "To choose, the decoder looks back at the source. Its heads are small readers: at each step, " +
-    "a head gives each source token a weight, and the weights sum to 100%. The head reads mostly " +
-    "the tokens with large weights. Click a row to choose a head.";
-  const controls = element("p", { class: "controls" }, layer.node, head.node);
-  return element("div", {}, node, element("p", { class: "note" }, text), controls);
 }
 
 // All steps at once: what the model reads at step t are the tokens before it.
@@ -210,10 +219,7 @@ function causalMask({ state, walk, values }) {
           : `${tokens[row]} reads ${tokens[column]}: ${share}`;
     },
   });
-  const text =
-    "Each layer has other heads that read the translation so far. The causal mask hides later " +
-    "tokens (grey), which are not written yet. Each step adds a row.";
-  return [element("p", {}, text), map.node, tell];
+  return [map.node, tell];
 }
 
 // ---- The KV cache
@@ -237,9 +243,5 @@ function keyValueCache({ state, walk, values, page }) {
   const token = (text, place) =>
     element("div", { class: place > step ? "later" : place === step ? "now" : null }, text);
   const names = element("div", { class: "names" }, read(walk).map(token));
-  const text =
-    "Each token has a key, by which others find it, and a value, which they take from it. Both stay " +
-    "the same in later steps. So the model keeps them in the KV cache, and each step computes one " +
-    "new row: the last one.";
-  return [element("p", {}, text), element("div", { class: "key-value" }, names, columns)];
+  return [element("div", { class: "key-value" }, names, columns)];
 }

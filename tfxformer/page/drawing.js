@@ -157,14 +157,14 @@ export const counted = (count, name = "") =>
 // ---- Pictures
 
 // A picture with a title, in a box that scrolls by itself, and a button that saves it:
-// { node, body }. The view fills the body.
-export function picture(title, name) {
+// { node, body }. The view fills the body. What introduces it is not saved.
+export function picture(title, name, ...introduction) {
   const body = element("div", { class: "box", tabindex: 0, role: "group", "aria-label": title });
   const label = `Save as SVG: ${title}`;
   const attributes = { class: "save", "aria-label": label, onclick: () => save(body, name) };
   const button = element("button", attributes, "Save as SVG");
   const caption = element("figcaption", {}, element("h3", {}, title), button);
-  return { node: element("figure", {}, caption, body), body };
+  return { node: element("figure", {}, caption, introduction, body), body };
 }
 
 // A matrix of shares, with tokens at its rows and columns. `value(row, column)` is a
