@@ -1,7 +1,7 @@
 // Section 5: beam search as a tree.
 
 import { latest } from "./client.js";
-import { checkbox, element, number, picture, slider, spell } from "./drawing.js";
+import { checkbox, element, number, picture, refill, slider, spell } from "./drawing.js";
 
 // A candidate's box and its column, in pixels.
 const [COLUMN, ROW, WIDTH, HEIGHT] = [132, 40, 96, 32];
@@ -12,7 +12,12 @@ const LEGEND =
   "a double frame. The coloured path leads to the best translation.";
 
 export function mountBeam(section, page) {
-  const beams = slider({ label: "Width", min: 1, max: 5, onInput: (beams) => page.update({ beams }) });
+  const beams = slider({
+    label: "Width",
+    min: 1,
+    max: 5,
+    onInput: (beams) => page.update({ beams }),
+  });
   const penalty = slider({
     label: "Length penalty",
     max: 2,
@@ -26,7 +31,11 @@ export function mountBeam(section, page) {
     onInput: (checked) => page.update({ penalty: checked ? null : Number(penalty.input.value) }),
   });
   const ranks = element("div", { "aria-live": "polite" });
-  const tree = picture("The tree of hypotheses", "beam-search", element("p", { class: "note" }, LEGEND));
+  const tree = picture(
+    "The tree of hypotheses",
+    "beam-search",
+    element("p", { class: "note" }, LEGEND),
+  );
   section.append(
     element("p", { class: "controls" }, beams.node, penalty.node, mean.node),
     ranks,
@@ -42,8 +51,8 @@ export function mountBeam(section, page) {
       const request = { source, beams: width, nBest: width, lengthPenalty: alpha };
       const found = await ask(request);
       if (!found) return;
-      ranks.replaceChildren(ranking(found.hypotheses, alpha));
-      tree.body.replaceChildren(draw(found));
+      refill(ranks, ranking(found.hypotheses, alpha));
+      refill(tree.body, draw(found));
     },
   };
 }
@@ -52,16 +61,35 @@ export function mountBeam(section, page) {
 function ranking(hypotheses, alpha) {
   const names = ["", "finished translation", "log-probability", "tokens", "score"];
   const row = ({ translation, ids, score, rank }, place) => {
-    const cells = [place + 1, translation, number(score * ids.length), ids.length, rank.toFixed(3).replace("-", "−")];
-    return element("tr", {}, cells.map((cell) => element("td", {}, String(cell))));
+    const cells = [
+      place + 1,
+      translation,
+      number(score * ids.length),
+      ids.length,
+      rank.toFixed(3).replace("-", "−"),
+    ];
+    return element(
+      "tr",
+      {},
+      cells.map((cell) => element("td", {}, String(cell))),
+    );
   };
-  const head = element("tr", {}, names.map((name) => element("th", { scope: "col" }, name)));
+  const head = element(
+    "tr",
+    {},
+    names.map((name) => element("th", { scope: "col" }, name)),
+  );
   const formula =
     alpha === null
       ? "The score is the log-probability divided by the number of tokens."
       : `The score is the log-probability divided by ((5 + tokens) ÷ 6) to the power of ${alpha}. A higher ` +
         "power favours longer translations.";
-  const table = element("table", {}, element("thead", {}, head), element("tbody", {}, hypotheses.map(row)));
+  const table = element(
+    "table",
+    {},
+    element("thead", {}, head),
+    element("tbody", {}, hypotheses.map(row)),
+  );
   const box = { class: "box", tabindex: 0, role: "group", "aria-label": "Finished translations" };
   return element("div", {}, element("div", box, table), element("p", { class: "note" }, formula));
 }

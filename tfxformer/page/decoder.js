@@ -2,7 +2,8 @@
 
 import { latest } from "./client.js";
 import { chips, choice, counted, element, grid, heatmap, links } from "./drawing.js";
-import { number, percent, picture, slider, spell } from "./drawing.js";
+import { number, percent, picture, refill, slider, spell } from "./drawing.js";
+import { isChosen } from "./type.js";
 
 // What each layer is asked for.
 const NAMES = ["cross_attention/weights", "self_attention/weights"];
@@ -49,8 +50,8 @@ export function mountDecoder(section, page) {
       controls.step.set(state.step + 1, walk.steps.length);
       controls.layer.set(state.decoderLayer);
       controls.head.set(state.decoderHead);
-      written.replaceChildren(...writtenSoFar(state, walk, page));
-      likely.body.replaceChildren(...candidates(state, walk, page));
+      refill(written, writtenSoFar(state, walk, page));
+      refill(likely.body, candidates(state, walk, page));
       if (found.walk !== walk) {
         const values = await ask(request(walk, layers));
         if (!values) return;
@@ -58,15 +59,19 @@ export function mountDecoder(section, page) {
       }
       const { values } = found;
       const shown = { state, walk, values, page, layers };
-      reads.body.replaceChildren(...crossAttention(shown));
-      mask.body.replaceChildren(...causalMask(shown));
-      cache.body.replaceChildren(...keyValueCache(shown));
+      refill(reads.body, crossAttention(shown));
+      refill(mask.body, causalMask(shown));
+      refill(cache.body, keyValueCache(shown));
     },
   };
 }
 
 function makeControls(page, layers, heads) {
-  const step = slider({ label: "Step", min: 1, onInput: (step) => page.update({ step: step - 1 }) });
+  const step = slider({
+    label: "Step",
+    min: 1,
+    onInput: (step) => page.update({ step: step - 1 }),
+  });
   const layer = choice({
     label: "Layer of the decoder",
     options: counted(layers),
@@ -104,7 +109,7 @@ function writtenSoFar({ step, forced }, walk, page) {
   const place = (token) => (token > step ? "later" : "");
   const row = chips(walk.tokens, {
     chosen: step,
-    classes: walk.steps.map((one, token) => `${place(token)} ${one.forced ? "forced" : ""}`),
+    classes: walk.steps.map((one, token) => `${place(token)} ${isChosen(one) ? "forced" : ""}`),
     onPick: (step) => page.update({ step }),
     pickLabel: (token) => `Step ${token + 1}`,
   });
@@ -114,10 +119,9 @@ function writtenSoFar({ step, forced }, walk, page) {
 
 // What the reader has chosen, and the way back.
 function yourChoice({ steps }, page) {
-  const other = ({ forced, id, candidates }) => forced && id !== candidates[0].id;
   const texts = steps.flatMap((step, place) => {
     const own = spell(step.candidates[0].token);
-    return other(step)
+    return isChosen(step)
       ? [`In step ${place + 1} you chose ${spell(step.token)} instead of ${own}. `]
       : [];
   });
@@ -144,7 +148,10 @@ function candidates({ step }, walk, page) {
   };
   const titles = ["token", "", "probability", "logit"].map((text) => element("span", {}, text));
   const head = element("div", { class: "candidate head" }, titles);
-  return [element("div", { class: "candidates" }, head, candidates.map(row)), arithmetic(walk.steps[step], page)];
+  return [
+    element("div", { class: "candidates" }, head, candidates.map(row)),
+    arithmetic(walk.steps[step], page),
+  ];
 }
 
 // The softmax of the written token with its numbers.
@@ -169,7 +176,9 @@ function crossAttention({ state, walk, values, page, layers }) {
   const all = Array.from({ length: layers * heads }, (_, row) =>
     weights(Math.floor(row / heads), row % heads),
   );
-  const rows = all.map((_, row) => `layer ${Math.floor(row / heads) + 1}, head ${(row % heads) + 1}`);
+  const rows = all.map(
+    (_, row) => `layer ${Math.floor(row / heads) + 1}, head ${(row % heads) + 1}`,
+  );
   const source = walk.sourceTokens.map(spell);
   const tell = element("p", { class: "note", "aria-live": "polite" }, "\u00a0");
   const map = grid({
@@ -196,7 +205,10 @@ function crossAttention({ state, walk, values, page, layers }) {
   const sentence =
     `In step ${step + 1} the decoder has read ${read(walk)[step]} and writes ${spell(walk.tokens[step])}. ` +
     `Head ${decoderHead + 1} of layer ${decoderLayer + 1} reads ${source[most]} most.`;
-  return [element("p", {}, sentence), element("div", { class: "beside" }, element("div", {}, map.node, tell), lines)];
+  return [
+    element("p", {}, sentence),
+    element("div", { class: "beside" }, element("div", {}, map.node, tell), lines),
+  ];
 }
 
 function causalMask({ state, walk, values }) {
@@ -236,8 +248,13 @@ function keyValueCache({ state, walk, values, page }) {
     const label = `The ${name}s of ${step + 1} tokens, ${size} numbers each`;
     const canvas = heatmap(kept(name), { label, className: "cache" });
     canvas.style.height = `${20 * (step + 1)}px`;
-    const open = () => page.open({ name: `decoder/layer_${decoderLayer}/self_attention/${name}`, row: step });
-    const button = element("button", { class: "open", "aria-label": `${label}: open`, onclick: open }, canvas);
+    const open = () =>
+      page.open({ name: `decoder/layer_${decoderLayer}/self_attention/${name}`, row: step });
+    const button = element(
+      "button",
+      { class: "open", "aria-label": `${label}: open`, onclick: open },
+      canvas,
+    );
     return element("div", {}, element("div", { class: "title" }, `${name}s`), button);
   });
   const token = (text, place) =>

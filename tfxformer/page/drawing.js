@@ -104,7 +104,10 @@ export const spell = (token) => (SPECIAL[token] ? `⟨${SPECIAL[token]}⟩` : to
 // Tokens in a row. `notes` are small texts under them, `shades` shares that colour them;
 // `onPick` makes them buttons and gets the place of the one that the reader clicks;
 // `pickLabel` then says what a click does. `chosen` is marked.
-export function chips(tokens, { notes = [], shades, chosen, onPick, pickLabel, classes = [] } = {}) {
+export function chips(
+  tokens,
+  { notes = [], shades, chosen, onPick, pickLabel, classes = [] } = {},
+) {
   const colour = shades && sequential();
   const chip = (token, place) => {
     const shown = [element("span", {}, spell(token))];
@@ -177,7 +180,13 @@ export function grid({ rows, columns, value, label, chosen = {}, onPoint, onPick
   const [width, height] = [cell * columns.length, cell * rows.length];
   const slant = 4 * longest(columns);
   const size = { width: left + width + slant, height: top + height + 2 };
-  const svg = element("svg", { ...size, class: "grid", tabindex: 0, role: "img", "aria-label": label });
+  const svg = element("svg", {
+    ...size,
+    class: "grid",
+    tabindex: 0,
+    role: "img",
+    "aria-label": label,
+  });
   const colour = sequential();
   const box = (row, column, attributes) => {
     const at = { x: left + column * cell, y: top + row * cell, width: cell, height: cell };
@@ -194,7 +203,7 @@ export function grid({ rows, columns, value, label, chosen = {}, onPoint, onPick
     });
   });
   columns.forEach((text, column) => {
-    const move = `translate(${left + (column + 0.6) * cell} ${top - 6}) rotate(-50)`;
+    const move = `translate(${left + (column + 0.6) * cell} ${top - 6}) rotate(-60)`;
     const marked = column === chosen.column ? "chosen" : null;
     svg.append(element("text", { transform: move, class: marked }, text));
   });
@@ -242,7 +251,10 @@ export function links({ left, right, weights, chosen, label, onPick }) {
   const [row, gap] = [24, 150];
   const widest = (texts) => 9 * Math.max(...texts.map((text) => [...text].length)) + 16;
   const [from, to] = [widest(left), widest(left) + gap];
-  const size = { width: to + widest(right) + 50, height: row * Math.max(left.length, right.length) + 4 };
+  const size = {
+    width: to + widest(right) + 50,
+    height: row * Math.max(left.length, right.length) + 4,
+  };
   const svg = element("svg", { ...size, class: "links", role: "img", "aria-label": label });
   const middle = (place) => (place + 0.5) * row;
   right.forEach((text, place) => {
@@ -318,7 +330,7 @@ function save(box, name) {
   setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 }
 
-export function asSvg(box) {
+function asSvg(box) {
   const frame = box.getBoundingClientRect();
   const [width, height] = [box.scrollWidth, box.scrollHeight];
   const svg = element("svg", { width, height, viewBox: `0 0 ${width} ${height}` });

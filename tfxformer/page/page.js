@@ -80,7 +80,8 @@ function write() {
     const value = state[name];
     if (name !== "text" && JSON.stringify(value) === JSON.stringify(initial)) continue;
     const counted = COUNTED.includes(name) ? value + 1 : value;
-    const text = Array.isArray(value) || typeof value !== "object" ? counted : JSON.stringify(value);
+    const text =
+      Array.isArray(value) || typeof value !== "object" ? counted : JSON.stringify(value);
     fields.set(NAMES[name] ?? name, text);
   }
   history.replaceState(null, "", `#${fields}`);
@@ -106,7 +107,7 @@ function parsed(text, initial) {
   try {
     const value = JSON.parse(text);
     const same = typeof value === (initial === null ? "number" : typeof initial);
-    return same && value !== null ? value : undefined;
+    return same && value !== null && !Array.isArray(value) ? value : undefined;
   } catch {
     return undefined;
   }
@@ -132,7 +133,8 @@ function update(changes) {
 }
 
 function withinLimits(state) {
-  const { num_layers, num_decoder_layers, num_heads, max_length, target_vocab_size } = page.settings;
+  const { num_layers, num_decoder_layers, num_heads, max_length, target_vocab_size } =
+    page.settings;
   const most = {
     layer: num_layers - 1,
     head: num_heads - 1,
@@ -207,8 +209,8 @@ async function translate() {
       sourceTokens: tokens,
     }));
     state = withinLimits(state);
-    if (!parts.length) walkThrough(null);
     views.type.begin(parts, cut.space, state);
+    if (!parts.length) walkThrough(null);
     for (const [place, part] of parts.entries()) {
       const forced = place === state.part ? state.forced : [];
       Object.assign(part, await translated(part, forced, signal));
@@ -218,6 +220,8 @@ async function translate() {
     status.textContent = "";
   } catch (error) {
     if (signal.aborted) return;
+    parts = [];
+    views.type.begin(parts, "", state);
     walkThrough(null);
     status.textContent = error.message;
   }

@@ -1,6 +1,6 @@
 // Section 1: a text, its tokens, and its translation as it grows.
 
-import { chips, element, percent } from "./drawing.js";
+import { chips, element, percent, refill } from "./drawing.js";
 
 export const EXAMPLES = [
   "O gato preto bebeu o leite.",
@@ -10,6 +10,9 @@ export const EXAMPLES = [
   "A manga da camisa está rota.",
   "Ela partiu o copo e partiu para Lisboa.",
 ];
+
+// Whether the reader has chosen a step's token, against the model.
+export const isChosen = ({ forced, id, candidates }) => forced && id !== candidates[0].id;
 
 export function mountType(section, page) {
   const text = document.getElementById("text");
@@ -23,7 +26,7 @@ export function mountType(section, page) {
   function grow(place) {
     const texts = parts.map((part) => part.space + (part.translation ?? ""));
     output.value = texts.join("") + space;
-    nodes[place].replaceChildren(...tokensOf(parts[place], place, page));
+    refill(nodes[place], tokensOf(parts[place], place, page));
   }
   return {
     uses: ["text", "part"],
@@ -60,7 +63,12 @@ const list = (items) => element("ul", { class: "examples" }, items);
 function sentence(node, place, page) {
   const onchange = () => page.update({ part: place });
   const input = element("input", { type: "radio", name: "sentence", onchange });
-  const label = element("label", { class: "control" }, input, ` Walk through sentence ${place + 1}`);
+  const label = element(
+    "label",
+    { class: "control" },
+    input,
+    ` Walk through sentence ${place + 1}`,
+  );
   return element("div", { class: "sentence" }, label, node);
 }
 
@@ -79,7 +87,7 @@ function tokensOf(part, place, page) {
     {
       notes: steps.map(({ probability }) => percent(probability)),
       shades: steps.map(({ probability }) => probability),
-      classes: steps.map(({ forced }) => (forced ? "forced" : "")),
+      classes: steps.map((step) => (isChosen(step) ? "forced" : "")),
       onPick: (step) => lead({ step, section: "decoder" }),
       pickLabel: () => "See how the model chose this token",
     },
