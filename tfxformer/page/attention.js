@@ -74,10 +74,10 @@ function drawArithmetic({ query, key, scores, weights }, { row, column }, about)
   const scale = Math.max(largest(q), largest(k));
   const open = (name, row) => () => page.open({ name: `${path}/${name}`, row, unit: head * size });
   const shown = (label, values, onOpen) => line(label, strip(values, { label, scale, onOpen }));
-  const score = scores[row][column];
+  const [score, root] = [scores[row][column], Math.sqrt(size)];
   const steps = [
     ["Query · key", sumOfProducts(q, k)],
-    [`÷ √${size}`, `${number(score * Math.sqrt(size))} ÷ ${number(Math.sqrt(size))} = ${number(score)}`],
+    [`÷ √${size}`, `${number(score * root)} ÷ ${+root.toFixed(2)} = ${number(score)}`],
     ["Mask", "hides nothing: in the encoder, every token may read every token"],
     ["Softmax", shareOfPowers(scores[row], column, weights[row][column])],
     ["Weight", `${tokens[row]} reads ${percent(weights[row][column])} of ${tokens[column]}`],

@@ -80,7 +80,8 @@ function numbers(known, { row, unit, head }) {
     const filled = known.about.fill(reader(known, at));
     line.replaceChildren(element("b", {}, `${naming(known, at)}: `), filled);
   }
-  function draw() {
+  function draw(changes) {
+    at = { ...at, ...changes };
     const rows = rowsOf(values[name], at.head);
     const labels = wrapped ? [] : rowTokens(known).map(spell);
     cells.set(wrapped ? cut(rows[0]) : rows, { labels });
@@ -89,7 +90,7 @@ function numbers(known, { row, unit, head }) {
   const heads = choice({
     label: "Head",
     options: counted(shape[0]),
-    onInput: (head) => draw(show({ head })),
+    onInput: (head) => draw({ head }),
   });
   heads.set(head);
   draw();
