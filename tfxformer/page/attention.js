@@ -2,7 +2,7 @@
 // of a weight from the query and the key to the softmax.
 
 import { element, grid, largest, line, links, number, percent, picture } from "./drawing.js";
-import { refill, strip } from "./drawing.js";
+import { formula, refill, strip } from "./drawing.js";
 import { shareOfPowers, sumOfProducts } from "./catalogue.js";
 import { rowsOf } from "./panel.js";
 
@@ -79,7 +79,7 @@ function drawArithmetic({ query, key, scores, weights }, { row, column }, about)
     ["Query · key", sumOfProducts(q, k)],
     [`÷ √${size}`, `${number(score * root)} ÷ ${+root.toFixed(2)} = ${number(score)}`],
     ["Mask", "hides nothing: in the encoder, every token may read every token"],
-    ["Softmax", shareOfPowers(scores[row], column, weights[row][column])],
+    ["Softmax", formula(shareOfPowers(scores[row], column, weights[row][column]))],
     ["Weight", `${tokens[row]} reads ${percent(weights[row][column])} of ${tokens[column]}`],
   ];
   return [

@@ -84,15 +84,13 @@ export function mountBreak(section, page) {
   const silence = makeSilence(page.settings, (value) => change("silenced", value));
   const mend = element("button", { onclick: () => page.update({ broken: {} }) }, "Mend everything");
   const result = picture("What changes", "broken");
-  section.append(
-    element("ul", { class: "switches" }, controls.map(({ node }) => node)),
-    silence.node,
-    mend,
-    result.node,
-  );
+  const list = element("ul", { class: "switches" }, controls.map(({ node }) => node));
+  const bench = element("div", {}, list, silence.node, mend);
+  section.append(element("div", { class: "workbench" }, bench, result.node));
   result.body.setAttribute("aria-live", "polite");
 
-  const compare = latest(async (walk, forced, switches) => {
+  const compare = latest(async (walk, forced, switches, intact) => {
+    if (intact) return { walk, found: walk, same: walk.steps };
     const { source, ids } = walk;
     const options = { source, switches, count: 1 };
     const found = await page.tfxformer.translate("", { ...options, forced });
@@ -105,9 +103,10 @@ export function mountBreak(section, page) {
       broken = known(state.broken);
       controls.forEach(({ set }) => set(broken));
       silence.set(broken.silenced ?? []);
-      mend.disabled = !Object.keys(broken).length;
+      const intact = !Object.keys(broken).length;
+      mend.disabled = intact;
       result.body.setAttribute("aria-busy", "true");
-      const compared = await compare(walk, state.forced, broken);
+      const compared = await compare(walk, state.forced, broken, intact);
       if (!compared) return; // a newer one is under way
       result.body.setAttribute("aria-busy", "false");
       refill(result.body, drawResult(compared));
@@ -202,7 +201,7 @@ function drawResult({ walk, found, same }) {
       {},
       element("h4", {}, title),
       element("p", { class: "translation", lang: "en" }, translation),
-      element("p", { class: "note" }, `Its own tokens have ${percent(share)} on average.`),
+      element("p", { class: "note" }, `The model gives these tokens ${percent(share)} on average.`),
     );
   const notes = same.map(({ probability }, i) => {
     const [before, after] = [percent(walk.steps[i].probability), percent(probability)];
@@ -213,11 +212,11 @@ function drawResult({ walk, found, same }) {
   return [
     element(
       "div",
-      { class: "side-by-side" },
+      { class: "translations" },
       text("Intact", walk.translation, intact),
       text("Changed", found.translation, perToken(found.scores)),
     ),
-    element("p", {}, element("b", {}, `Agreement: ${percent(intact)} → ${percent(agreement)}. `)),
+    element("p", {}, element("b", {}, `Agreement: ${percent(intact)} → ${percent(agreement)}`)),
     element("p", { class: "note" }, "The intact translation’s tokens, each with its probability:"),
     chips(walk.tokens, { notes, shades }),
   ];

@@ -77,15 +77,15 @@ const EMBEDDED = ["PositionalEmbedding", "transformer", "Embeddings and position
 const POSITIONS = ["positional_encoding", "positions", "The formula"];
 
 const around = ({ pre }) => ({
-  x: ["What comes in", NORM, given("what the part before gave")],
+  x: ["What comes in: x", NORM, given("what the part before gave")],
   input: [
-    "What the part reads",
+    pre ? "Normalised: what the part reads" : "What the part reads",
     NORM,
-    pre ? normalization("x", "add_norm/norm", "x") : unchanged("x", "what comes in"),
+    pre ? normalization("x", "add_norm/norm", "x") : unchanged("x", "x"),
   ],
-  sum: ["Add: the residual connection", NORM, addition("x", "output", "what comes in + output")],
+  sum: ["Sum: x + output", NORM, addition("x", "output", "x + output")],
   result: [
-    "What goes out",
+    pre ? "What goes out" : "Normalised: what goes out",
     NORM,
     pre ? unchanged("sum", "the sum") : normalization("sum", "add_norm/norm", "sum"),
   ],

@@ -1,15 +1,14 @@
 // Section 7: the model as a map of all its values, each of which opens in the panel.
 
-import { choice, counted, element } from "./drawing.js";
+import { choice, counted, element, formula } from "./drawing.js";
 import { describe } from "./catalogue.js";
 import { makePanel } from "./panel.js";
 
 // The map: Figure 1 of the paper from its inputs to its output, box by box. A box has
 // values of one folder; N stands for the layer.
-const ATTENTION = ["input", "query", "key", "value", "scores", "weights", "concatenation"];
-const READ = [...ATTENTION, "output"];
-const ADDED = ["x", "sum", "result"];
-const NETWORK = ["input", "hidden", "output"];
+const READ = ["query", "key", "value", "scores", "weights", "concatenation", "output"];
+const ADDED = { pre: ["x", "input", "sum"], post: ["x", "sum", "result"] };
+const NETWORK = ["hidden", "output"];
 const EMBEDDED = ["embedding", "positions", "output"];
 const MAP = {
   Encoder: [
@@ -50,23 +49,27 @@ export function mountDetails(section, page) {
   const column = ([title, boxes]) =>
     element("div", {}, element("h3", {}, title), boxes.map(box));
   const box = ([title, folder, names]) => {
-    const items = names.map((name) => {
+    const items = (names[page.settings.norm] ?? names).map((name) => {
       const { title } = describe(`${folder}/${name}`, page.settings);
-      const open = () => page.open({ name: `${inLayer(folder)}/${name}`, row: rowOf(folder) });
-      return element("li", {}, element("button", { onclick: open }, title));
+      const onclick = () => page.open({ name: `${inLayer(folder)}/${name}`, ...placeIn(folder) });
+      return element("li", {}, element("button", { onclick }, formula(title)));
     });
     return element("div", { class: "part" }, element("h4", {}, title), element("ul", {}, items));
   };
+  const inEncoder = (folder) => folder.startsWith("encoder");
   const inLayer = (folder) =>
-    folder.replace("N", folder.startsWith("encoder") ? shown.layer : shown.decoderLayer);
-  const rowOf = (folder) => (folder.startsWith("encoder") ? shown.token : shown.step);
+    folder.replace("N", inEncoder(folder) ? shown.layer : shown.decoderLayer);
+  const placeIn = (folder) =>
+    inEncoder(folder)
+      ? { row: shown.token, head: shown.head }
+      : { row: shown.step, head: shown.decoderHead };
   section.append(
     element("p", { class: "controls" }, layers.node, decoderLayers.node),
     element("div", { class: "figure-1" }, Object.entries(MAP).map(column)),
     panel.node,
   );
   return {
-    uses: ["layer", "decoderLayer", "token", "step"],
+    uses: ["layer", "head", "token", "decoderLayer", "decoderHead", "step"],
     show(state) {
       shown = state;
       layers.set(state.layer);

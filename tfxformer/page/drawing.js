@@ -412,6 +412,15 @@ export function refill(box, ...children) {
   if (place >= 0) inside()[place]?.focus({ preventScroll: true });
 }
 
+// "W_Q" and "e^(−1.2)" with real subscripts and superscripts.
+export function formula(text) {
+  const lowered = (part) => {
+    const tag = { _: "sub", "^": "sup" }[part[0]];
+    return tag ? element(tag, {}, part.replace(/^.\(?|\)$/g, "")) : part;
+  };
+  return text.split(/([_^](?:\([^)]*\)|[\w.−]+))/).map(lowered);
+}
+
 // A line of a table of strips: a name, a strip, and a note.
 export const line = (name, strip, note = "") =>
   element("div", { class: "line" }, element("span", {}, name), strip, element("small", {}, note));

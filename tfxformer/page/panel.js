@@ -1,10 +1,10 @@
 // The panel that opens a value of the model: its numbers, its formula with these numbers
 // filled in, and where the Python package and the notebooks have it.
 
-import { board, choice, counted, element, number, spell } from "./drawing.js";
+import { board, choice, counted, element, formula, sequential, spell } from "./drawing.js";
 import { describe } from "./catalogue.js";
 
-const WIDTH = 100; // of a single row with thousands of numbers, cut into shorter ones
+const WIDTH = 200; // of a single row with thousands of numbers, cut into shorter ones
 
 export function makePanel(page) {
   const heading = element("h2", { id: "panel-title" });
@@ -16,17 +16,17 @@ export function makePanel(page) {
   node.addEventListener("click", (event) => event.target === node && node.close());
   let newest = 0;
 
-  async function open({ name, row = 0, unit = 0, head = 0 }, walk) {
+  async function open({ name, row = 0, unit, head = 0 }, walk) {
     const mine = ++newest;
     const about = describe(name, page.settings);
-    heading.textContent = about.title;
+    heading.replaceChildren(...formula(about.title));
     content.replaceChildren(element("p", {}, `In the model: ${about.location}.`));
     if (!node.open) node.showModal();
     const values = await valuesOf(page.tfxformer, { name, about, row, walk });
     const weights = await page.tfxformer.weights({ names: about.weights.flatMap(both(about)) });
     if (mine !== newest) return;
     const known = { name, about, values, weights, walk, step: row };
-    content.append(shape(known), element("p", { class: "formula" }, about.formula));
+    content.append(shape(known), element("p", { class: "formula" }, formula(about.formula)));
     content.append(...numbers(known, { row, unit, head }), whereabouts(about));
   }
   return { node, open };
@@ -50,7 +50,7 @@ function shape({ values, name }) {
   const [units, rows, heads] = [...shape].reverse();
   const texts = [`${shape.join(" × ")}: `];
   if (heads) texts.push(`for each of ${heads} heads, `);
-  texts.push(rows ? `${rows} rows of ${units} numbers` : `${units} numbers`);
+  texts.push(rows ? `${rows} rows of ${units} numbers` : "a number for each token of the table");
   return element("p", {}, "Shape: ", texts.join(""), ".");
 }
 
@@ -63,7 +63,7 @@ function whereabouts({ where: [python, notebook, section] }) {
 // ---- Its numbers, of which the reader picks one
 
 function numbers(known, { row, unit, head }) {
-  const { name, values } = known;
+  const { name, values, walk, step } = known;
   const { shape } = values[name];
   const wrapped = shape.length === 1;
   const line = element("p", { class: "filled", "aria-live": "polite" });
@@ -71,20 +71,21 @@ function numbers(known, { row, unit, head }) {
     label: "The numbers. The arrow keys move.",
     onPick: (row, unit) => show(wrapped ? { unit: row * WIDTH + unit } : { row, unit }),
   });
-  let at = { row: wrapped ? 0 : row, unit, head };
+  let at = wrapped ? { row: 0, unit: unit ?? walk.ids[step] } : { row, unit: unit ?? 0, head };
   function show(changes) {
     at = { ...at, ...changes };
     at.unit = Math.min(at.unit, shape.at(-1) - 1);
     const place = wrapped ? [Math.floor(at.unit / WIDTH), at.unit % WIDTH] : [at.row, at.unit];
     cells.mark(...place);
-    const filled = known.about.fill(reader(known, at));
-    line.replaceChildren(element("b", {}, `${naming(known, at)}: `), filled);
+    const filled = formula(known.about.fill(reader(known, at)));
+    line.replaceChildren(element("b", {}, `${naming(known, at)}: `), ...filled);
   }
   function draw(changes) {
     at = { ...at, ...changes };
     const rows = rowsOf(values[name], at.head);
     const labels = wrapped ? [] : rowTokens(known).map(spell);
-    cells.set(wrapped ? cut(rows[0]) : rows, { labels });
+    const shares = name.endsWith("/weights") && { scale: 1, colour: sequential() };
+    cells.set(wrapped ? cut(rows[0]) : rows, { labels, ...shares });
     show({});
   }
   const heads = choice({
@@ -94,7 +95,7 @@ function numbers(known, { row, unit, head }) {
   });
   heads.set(head);
   draw();
-  return [...(shape.length === 3 ? [heads.node] : []), cells.node, line];
+  return [...(shape.length === 3 ? [heads.node] : []), line, cells.node];
 }
 
 function cut(values) {
@@ -105,7 +106,8 @@ function cut(values) {
 // A matrix as its rows; of several heads, those of one.
 export function rowsOf({ shape, data }, head = 0) {
   const [units, rows] = [shape.at(-1), shape.at(-2) ?? 1];
-  const from = (row) => (head * rows + row) * units;
+  const first = shape.length === 3 ? head * rows : 0;
+  const from = (row) => (first + row) * units;
   return Array.from({ length: rows }, (_, row) => data.subarray(from(row), from(row) + units));
 }
 
@@ -115,7 +117,7 @@ const SPLIT = ["scores", "weights"]; // of heads, and with tokens as columns
 function reader({ name, about, values, weights, step }, at) {
   const find = (from, last) => from[`${about.folder}/${last}`] ?? from[last];
   const rowOf = (last, row = at.row, head = at.head) => {
-    const rows = rowsOf(find(values, last), SPLIT.includes(last) ? head : 0);
+    const rows = rowsOf(find(values, last), head);
     return rows[Math.min(row, rows.length - 1)];
   };
   const weightRow = (last, unit) => rowsOf(find(weights, last))[unit];
