@@ -1,39 +1,13 @@
 """The page in a browser: a file that opens by itself."""
 
-import shutil
-
 import node
 import pytest
+from tabs import opened
 
 from tfxformer.page.packing import page
 from tfxformer.translator import Translator
 
 TEXT = "O gato bebe. A casa é azul!"
-
-
-@pytest.fixture(scope="module")
-def browser():
-    sync_api = pytest.importorskip("playwright.sync_api")
-    program = shutil.which("chromium") or pytest.skip("chromium is missing")
-    with sync_api.sync_playwright() as playwright:
-        arguments = {"executable_path": program, "args": ["--no-sandbox"]}
-        with playwright.chromium.launch(**arguments) as browser:
-            yield browser
-
-
-def opened(browser, path):
-    """A page from disk, without a network, and what it reports."""
-    tab, events = browser.new_page(offline=True), []
-    tab.on("pageerror", lambda error: events.append(error))
-    tab.on("console", lambda message: events.append(message.text))
-
-    def asked(request):
-        if not request.url.startswith((path.as_uri(), "blob:", "data:")):
-            events.append(request.url)
-
-    tab.on("request", asked)
-    tab.goto(path.as_uri())
-    return tab, events
 
 
 def test_a_file_opens_and_translates_offline(browser, tmp_path):

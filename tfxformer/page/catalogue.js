@@ -5,8 +5,8 @@ import { number } from "./drawing.js";
 
 const signed = (value) => (value < 0 ? `(${number(value)})` : number(value));
 
-// "0.31 × 0.84 + (−0.12) × 0.55 + … (62 more) = 1.20", for the sum of a's numbers times
-// b's, and what is added to it.
+// "0.31 × 0.84 + (−0.12) × 0.55 + … (62 more) = 1.20": the sum of a's numbers times b's,
+// and of a bias, if there is one.
 export function sumOfProducts(a, b, bias) {
   const products = Array.from(a, (v, i) => [v, b[i]]).filter(([v]) => v !== 0);
   const terms = products.slice(0, 3).map(([v, w]) => `${signed(v)} × ${signed(w)}`);
@@ -17,174 +17,228 @@ export function sumOfProducts(a, b, bias) {
   return `${terms.join(" + ") || 0} = ${number(total)}`;
 }
 
-// "e^1.54 ÷ (e^1.54 + e^0.31 + … (5 more)) = 0.21"; a score of −∞ is masked.
+// "e^1.54 ÷ (e^1.54 + e^0.31 + … (5 more)) = 0.21"
 export function shareOfPowers(scores, place, share) {
   const terms = Array.from(scores.slice(0, 3), (v) => `e^${signed(v)}`);
   if (scores.length > 3) terms.push(`… (${scores.length - 3} more)`);
   return `e^${signed(scores[place])} ÷ (${terms.join(" + ")}) = ${number(share)}`;
 }
 
-// Around a number: what its formula needs. `row` gives a row of a value beside it (or of
-// one with a whole name), `weights` one of the model's own matrices or vectors, as rows.
-const normalized = (from) => (at) => {
-  const x = at.row(from);
-  const [mean, deviation] = at.row("before");
-  const [gamma, beta] = ["gamma", "beta"].map((name) => at.weight(`add_norm/norm/${name}`)[at.unit]);
-  const line = `(${signed(x[at.unit])} − ${signed(mean)}) ÷ ${number(deviation)}`;
-  return `${line} × ${signed(gamma)} + ${signed(beta)} = ${at.value}`;
-};
-const same = (from) => (at) => `${signed(at.row(from)[at.unit])}, unchanged`;
-const sum = (one, other) => (at) =>
-  `${signed(at.row(one)[at.unit])} + ${signed(at.row(other)[at.unit])} = ${at.value}`;
-const projected = (name) => (at) => {
-  const keyOrValue = at.cross && name !== "query" && name !== "output";
-  const from = keyOrValue ? "encoder/output" : name === "output" ? "concatenation" : "input";
-  const kernel = at.weightRow(`mha/${name}/kernel`, at.unit);
-  return sumOfProducts(at.row(from), kernel, at.weight(`mha/${name}/bias`)?.[at.unit]);
-};
-const NORM = ["AddAndNorm", "transformer", "Residual connections and layer normalisation"];
-const THREE = ["MultiHeadAttention", "attention_step_by_step", "Three linear maps of the same rows"];
-const JOINED = [
-  "MultiHeadAttention",
-  "attention_step_by_step",
-  "Heads side by side, and the output projection",
-];
-const SCORED = "scaled_dot_product_attention";
-const NETWORK = ["FeedForward", "transformer", "Feed-forward network"];
-const EMBEDDED = ["PositionalEmbedding", "transformer", "Embeddings and positions"];
+// ---- Rules: `fill` writes the formula with the numbers of one place. It gets `at`: the
+// number's `row`, `unit` (its column), `head` and `value`; `rowOf` gives a row of another
+// value, by its name in the same part of the model or by its whole name; `weight` and
+// `weightRow` give the model's own numbers, which `weights` names.
 
-const AROUND = {
-  x: {
-    title: "What comes in",
-    formula: () => "the result of the part before",
-    where: NORM,
-    fill: (at) => at.value,
-  },
-  input: {
-    title: "What the part reads",
-    formula: ({ pre }) => (pre ? "(x − mean) ÷ deviation × γ + β" : "x, as it comes in"),
-    where: NORM,
-    fill: (at) => (at.pre ? normalized("x") : same("x"))(at),
-  },
-  sum: {
-    title: "Add: the residual connection",
-    formula: () => "x + output",
-    where: NORM,
-    fill: sum("x", "output"),
-  },
-  result: {
-    title: "What goes out",
-    formula: ({ pre }) => (pre ? "the sum, unchanged" : "(sum − mean) ÷ deviation × γ + β"),
-    where: NORM,
-    fill: (at) => (at.pre ? same("sum") : normalized("sum"))(at),
-  },
-};
+const given = (formula) => ({ formula, fill: ({ value }) => number(value) });
 
-const projection = (title, formula) => (name) => ({
-  title,
-  formula,
-  where: THREE,
-  fill: projected(name),
+const unchanged = (from, formula) => ({
+  formula: `${formula}, unchanged`,
+  fill: ({ rowOf, unit }) => `${number(rowOf(from)[unit])}, unchanged`,
 });
 
-const KINDS = {
-  embedding: {
-    embedding: {
-      title: "Embedding times √d_model",
-      formula: ({ d_model }) => `the token's row of the table × √${d_model}`,
-      where: EMBEDDED,
-      fill: (at) => {
-        const root = Math.sqrt(at.settings.d_model);
-        return `${signed(at.number / root)} × ${number(root)} = ${at.value}`;
-      },
-    },
-    positions: {
-      title: "Position",
-      formula: ({ learned_positions: learned }) =>
-        learned
-          ? "the position's row of a learned table"
-          : "sin or cos of (position ÷ 10000^(i ÷ d_model)), i even",
-      where: ["positional_encoding", "positions", "The formula"],
-      fill: (at) => {
-        if (at.settings.learned_positions) return at.value;
-        const { unit } = at;
-        const power = `10000^(${unit - (unit % 2)} ÷ ${at.settings.d_model})`;
-        return `${unit % 2 ? "cos" : "sin"}(${at.place} ÷ ${power}) = ${at.value}`;
-      },
-    },
-    output: {
-      title: "Embedding plus position",
-      formula: () => "embedding + position",
-      where: EMBEDDED,
-      fill: (at) =>
-        at.settings.use_positions ? sum("embedding", "positions")(at) : same("embedding")(at),
-    },
+const addition = (one, other, formula) => ({
+  formula,
+  fill: ({ rowOf, unit, value }) =>
+    `${signed(rowOf(one)[unit])} + ${signed(rowOf(other)[unit])} = ${number(value)}`,
+});
+
+// A row times a matrix, plus a vector.
+const projection = (from, name, formula) => ({
+  formula,
+  weights: [`${name}/kernel`, `${name}/bias`],
+  fill: ({ rowOf, weight, weightRow, unit }) =>
+    sumOfProducts(rowOf(from), weightRow(`${name}/kernel`, unit), weight(`${name}/bias`)?.[unit]),
+});
+
+const normalization = (from, name, what) => ({
+  formula: `(${what} − mean) ÷ deviation × γ + β`,
+  weights: [`${name}/gamma`, `${name}/beta`],
+  fill({ rowOf, weight, unit, value }) {
+    const x = rowOf(from);
+    const mean = x.reduce((sum, v) => sum + v, 0) / x.length;
+    const deviation = Math.sqrt(x.reduce((sum, v) => sum + (v - mean) ** 2, 0) / x.length);
+    const [gamma, beta] = ["gamma", "beta"].map((last) => weight(`${name}/${last}`)[unit]);
+    const normal = `(${signed(x[unit])} − ${signed(mean)}) ÷ ${number(deviation)}`;
+    return `${normal} × ${signed(gamma)} + ${signed(beta)} = ${number(value)}`;
   },
-  attention: {
-    ...AROUND,
-    query: projection("Q: queries", () => "the row that is read × W_Q + b")("query"),
-    key: projection("K: keys", () => "the row that is read × W_K + b")("key"),
-    value: projection("V: values", () => "the row that is read × W_V + b")("value"),
-    scores: {
-      title: "Scores",
-      formula: ({ size }) => `q · k ÷ √${size}`,
-      where: [SCORED, "attention_step_by_step", "Scaling by the root of d_k"],
-      fill: (at) => {
-        const part = (row) => row.subarray(at.head * at.size, (at.head + 1) * at.size);
-        const product = sumOfProducts(part(at.row("query")), part(at.row("key", at.unit)));
-        return `${product}; ÷ ${number(Math.sqrt(at.size))} = ${at.value}`;
-      },
-    },
-    weights: {
-      title: "Weights",
-      formula: () => "softmax of the scores: e^score ÷ the sum of the row's e^score",
-      where: [SCORED, "attention_step_by_step", "Softmax: shares that sum to 1"],
-      fill: (at) => {
-        const { number: share, unit } = at;
-        if (share === 0) return "hidden by the mask: 0";
-        const visible = at.causal ? at.place + 1 : undefined;
-        return shareOfPowers(at.row("scores").slice(0, visible), unit, share);
-      },
-    },
-    concatenation: {
-      title: "The heads, side by side",
-      formula: () => "each head's weights × V",
-      where: JOINED,
-      fill: (at) => {
-        const head = Math.floor(at.unit / at.size);
-        const weights = at.row("weights", at.place, head);
-        return sumOfProducts(weights, Array.from(weights, (_, s) => at.row("value", s)[at.unit]));
-      },
-    },
-    output: {
-      title: "Output of the attention",
-      formula: () => "the heads, side by side × W_O + b",
-      where: JOINED,
-      fill: projected("output"),
-    },
+});
+
+// ---- The values: title, place in Python and in the notebooks, rule
+
+const NORM = ["AddAndNorm", "transformer", "Residual connections and layer normalisation"];
+const MAPS = ["MultiHeadAttention", "attention_step_by_step", "Three linear maps of the same rows"];
+const HEADS = "Heads side by side, and the output projection";
+const JOINED = ["MultiHeadAttention", "attention_step_by_step", HEADS];
+const SCALED = "scaled_dot_product_attention";
+const SCORES = [SCALED, "attention_step_by_step", "Scaling by the root of d_k"];
+const SHARES = [SCALED, "attention_step_by_step", "Softmax: shares that sum to 1"];
+const NETWORK = ["FeedForward", "transformer", "Feed-forward network"];
+const EMBEDDED = ["PositionalEmbedding", "transformer", "Embeddings and positions"];
+const POSITIONS = ["positional_encoding", "positions", "The formula"];
+
+const around = ({ pre }) => ({
+  x: ["What comes in: x", NORM, given("what the part before gave")],
+  input: [
+    pre ? "Normalised: what the part reads" : "What the part reads",
+    NORM,
+    pre ? normalization("x", "add_norm/norm", "x") : unchanged("x", "x"),
+  ],
+  sum: ["Sum: x + output", NORM, addition("x", "output", "x + output")],
+  result: [
+    pre ? "What goes out" : "Normalised: what goes out",
+    NORM,
+    pre ? unchanged("sum", "the sum") : normalization("sum", "add_norm/norm", "sum"),
+  ],
+});
+
+function attention(about) {
+  const read = about.cross ? "encoder/output" : "input";
+  const what = about.cross ? "the encoder’s output" : "what the part reads";
+  return {
+    ...around(about),
+    query: ["Q: queries", MAPS, projection("input", "mha/query", "what the part reads × W_Q + b")],
+    key: ["K: keys", MAPS, projection(read, "mha/key", `${what} × W_K + b`)],
+    value: ["V: values", MAPS, projection(read, "mha/value", `${what} × W_V + b`)],
+    scores: ["Scores", SCORES, scoring(about)],
+    weights: ["Weights", SHARES, sharing(about)],
+    concatenation: ["The heads, side by side", JOINED, reading(about)],
+    output: [
+      "Output of the attention",
+      JOINED,
+      projection("concatenation", "mha/output", "the heads, side by side × W_O + b"),
+    ],
+  };
+}
+
+const scoring = ({ size }) => ({
+  formula: `q · k ÷ √${size}`,
+  fill({ rowOf, row, unit, head, value }) {
+    const part = (whole) => whole.subarray(head * size, (head + 1) * size);
+    const product = sumOfProducts(part(rowOf("query", row)), part(rowOf("key", unit)));
+    return `${product}; ÷ √${size} = ${number(value)}`;
   },
-  ffn: {
-    ...AROUND,
-    hidden: {
-      title: "Hidden units",
-      formula: ({ activation }) =>
-        activation === "swish" ? "swish(x W₁ + b₁)" : "max(0, x W₁ + b₁)",
-      where: NETWORK,
-      fill: (at) => {
-        const kernel = at.weightRow("hidden/kernel", at.unit);
-        const before = sumOfProducts(at.row("input"), kernel, at.weight("hidden/bias")?.[at.unit]);
-        return `${before}; ${at.settings.activation === "swish" ? "swish" : "max(0, …)"} = ${at.value}`;
-      },
-    },
-    output: {
-      title: "Output of the feed-forward network",
-      formula: () => "hidden units × W₂ + b₂",
-      where: NETWORK,
-      fill: (at) => {
-        const hidden = at.row("hidden");
-        const column = Array.from(hidden, (_, unit) => at.weightRow("output/kernel", unit)[at.unit]);
-        return sumOfProducts(hidden, column, at.weight("output/bias")?.[at.unit]);
-      },
-    },
+});
+
+const sharing = ({ causal }) => ({
+  formula: "softmax of a row of scores: e^score ÷ the sum of all e^score",
+  fill({ rowOf, row, unit, value }) {
+    if (causal && unit > row) return "the mask hides this token: 0";
+    return shareOfPowers(rowOf("scores").slice(0, causal ? row + 1 : undefined), unit, value);
+  },
+});
+
+const reading = ({ size }) => ({
+  formula: "each head’s weights × its V",
+  fill({ rowOf, row, unit }) {
+    const weights = rowOf("weights", row, Math.floor(unit / size));
+    return sumOfProducts(weights, weights.map((_, s) => rowOf("value", s)[unit]));
+  },
+});
+
+const feedForward = (about) => ({
+  ...around(about),
+  hidden: ["Hidden units", NETWORK, firing(about)],
+  output: ["Output of the feed-forward network", NETWORK, gathering],
+});
+
+function firing({ activation }) {
+  const applied = (text) => (activation === "relu" ? `max(0, ${text})` : `${activation}(${text})`);
+  const line = projection("input", "hidden", applied("what the part reads × W₁ + b₁"));
+  const fill = (at) => `${line.fill(at)}; ${applied("…")} = ${number(at.value)}`;
+  return { ...line, fill };
+}
+
+const gathering = {
+  ...projection("hidden", "output", "hidden units × W₂ + b₂"),
+  fill({ rowOf, weight, weightRow, unit }) {
+    const hidden = rowOf("hidden");
+    const column = hidden.map((_, i) => weightRow("output/kernel", i)[unit]);
+    return sumOfProducts(hidden, column, weight("output/bias")?.[unit]);
   },
 };
+
+const embedding = (about) => ({
+  embedding: ["Embedding times √d_model", EMBEDDED, scaling(about)],
+  positions: ["Position", POSITIONS, waving(about)],
+  output: [
+    "Embedding plus position",
+    EMBEDDED,
+    about.use_positions
+      ? addition("embedding", "positions", "embedding + position")
+      : unchanged("embedding", "the embedding"),
+  ],
+});
+
+const scaling = ({ d_model }) => ({
+  formula: `the token’s row of the table × √${d_model}`,
+  fill: ({ value }) => `${signed(value / Math.sqrt(d_model))} × √${d_model} = ${number(value)}`,
+});
+
+function waving({ d_model, learned_positions }) {
+  if (learned_positions) return given("the position’s row of a learned table");
+  return {
+    formula: `sin(position ÷ 10000^(i ÷ ${d_model})) at each even i; after it, the cosine`,
+    fill({ row, unit, value }) {
+      const angle = `${row} ÷ 10000^(${unit - (unit % 2)} ÷ ${d_model})`;
+      return `${unit % 2 ? "cos" : "sin"}(${angle}) = ${number(value)}`;
+    },
+  };
+}
+
+function ofStack({ stack, python, pre }) {
+  const where = [python, "transformer", `The ${stack}`];
+  const normal = normalization("stream", "final_norm", "stream");
+  return {
+    stream: ["The stream after the last layer", where, given("what the last layer gave")],
+    output: [`Output of the ${stack}`, where, pre ? normal : unchanged("stream", "the stream")],
+  };
+}
+
+function ofOutput({ tie_embeddings: tied }) {
+  const kernel = tied ? "decoder/embedding/pieces/embeddings" : "final_layer/kernel";
+  const bias = tied ? "output_bias" : "final_layer/bias";
+  const formula = `the decoder’s output · the token’s ${tied ? "embedding" : "row of a matrix"}`;
+  const fill = ({ rowOf, weight, weightRow, unit }) =>
+    sumOfProducts(rowOf("decoder/output"), weightRow(kernel, unit), weight(bias)?.[unit]);
+  const where = ["Transformer", "transformer", "The Transformer"];
+  return { logits: ["Logits", where, { formula, weights: [kernel, bias], fill }] };
+}
+
+const VALUES = {
+  embedding,
+  self_attention: attention,
+  cross_attention: attention,
+  ffn: feedForward,
+  encoder: ofStack,
+  decoder: ofStack,
+  output: ofOutput,
+};
+const SPELT = {
+  embedding: "embedding",
+  self_attention: "self-attention",
+  cross_attention: "cross-attention",
+  ffn: "feed-forward network",
+};
+
+// All that is known of a value, such as "encoder/layer_2/self_attention/query".
+export function describe(name, settings) {
+  const folders = name.split("/");
+  const last = folders.pop();
+  const [stack, part] = [folders[0], folders.at(-1)];
+  const layer = /layer_(\d+)/.exec(name)?.[1];
+  const about = {
+    ...settings,
+    stack,
+    folder: folders.join("/"),
+    python: stack === "encoder" ? "Encoder" : "Decoder",
+    cross: part === "cross_attention",
+    causal: stack === "decoder" && part === "self_attention",
+    pre: settings.norm === "pre",
+    size: settings.d_model / settings.num_heads,
+  };
+  const [title, where, rule] = VALUES[part](about)[last];
+  const location = [stack === "output" ? "after the decoder" : stack];
+  if (layer) location.push(`layer ${Number(layer) + 1}`);
+  if (SPELT[part]) location.push(SPELT[part]);
+  return { ...about, title, where, weights: [], ...rule, location: location.join(", ") };
+}

@@ -55,6 +55,13 @@ export function sequential() {
 
 export const css = ([red, green, blue]) => `rgb(${red} ${green} ${blue})`;
 
+// A background, and black or white for a text on it, whichever has more contrast.
+export function shaded(colour) {
+  const linear = colour.map((v) => (v / 255) ** 2.2);
+  const luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2];
+  return `background: ${css(colour)}; color: ${luminance > 0.18 ? "#000" : "#fff"}`;
+}
+
 export const largest = (values) => values.reduce((most, v) => Math.max(most, Math.abs(v)), 0);
 
 // Rows of numbers as colours, a pixel each; the style gives the size. `scale` is the
@@ -97,16 +104,16 @@ export const spell = (token) => (SPECIAL[token] ? `⟨${SPECIAL[token]}⟩` : to
 // Tokens in a row. `notes` are small texts under them, `shades` shares that colour them;
 // `onPick` makes them buttons and gets the place of the one that the reader clicks;
 // `pickLabel` then says what a click does. `chosen` is marked.
-export function chips(tokens, { notes = [], shades, chosen, onPick, pickLabel, classes = [] } = {}) {
+export function chips(
+  tokens,
+  { notes = [], shades, chosen, onPick, pickLabel, classes = [] } = {},
+) {
   const colour = shades && sequential();
   const chip = (token, place) => {
-    const shown = [element("span", { class: "token" }, spell(token))];
+    const shown = [element("span", {}, spell(token))];
     if (notes[place] !== undefined) shown.push(element("small", {}, notes[place]));
     const attributes = { class: `chip ${classes[place] ?? ""}`, "data-place": place };
-    if (shades) {
-      attributes.style = `--shade: ${css(colour(shades[place]))}`;
-      if (shades[place] > 0.55) attributes.class += " full";
-    }
+    if (shades) attributes.style = shaded(colour(shades[place]));
     if (!onPick) return element("span", attributes, shown);
     if (chosen !== undefined) attributes["aria-pressed"] = String(place === chosen);
     if (pickLabel) attributes.title = pickLabel(place);
@@ -153,14 +160,14 @@ export const counted = (count, name = "") =>
 // ---- Pictures
 
 // A picture with a title, in a box that scrolls by itself, and a button that saves it:
-// { node, body }. The view fills the body.
-export function picture(title, name) {
+// { node, body }. The view fills the body. What introduces it is not saved.
+export function picture(title, name, ...introduction) {
   const body = element("div", { class: "box", tabindex: 0, role: "group", "aria-label": title });
   const label = `Save as SVG: ${title}`;
   const attributes = { class: "save", "aria-label": label, onclick: () => save(body, name) };
   const button = element("button", attributes, "Save as SVG");
   const caption = element("figcaption", {}, element("h3", {}, title), button);
-  return { node: element("figure", {}, caption, body), body };
+  return { node: element("figure", {}, caption, introduction, body), body };
 }
 
 // A matrix of shares, with tokens at its rows and columns. `value(row, column)` is a
@@ -173,7 +180,13 @@ export function grid({ rows, columns, value, label, chosen = {}, onPoint, onPick
   const [width, height] = [cell * columns.length, cell * rows.length];
   const slant = 4 * longest(columns);
   const size = { width: left + width + slant, height: top + height + 2 };
-  const svg = element("svg", { ...size, class: "grid", tabindex: 0, role: "img", "aria-label": label });
+  const svg = element("svg", {
+    ...size,
+    class: "grid",
+    tabindex: 0,
+    role: "img",
+    "aria-label": label,
+  });
   const colour = sequential();
   const box = (row, column, attributes) => {
     const at = { x: left + column * cell, y: top + row * cell, width: cell, height: cell };
@@ -190,7 +203,7 @@ export function grid({ rows, columns, value, label, chosen = {}, onPoint, onPick
     });
   });
   columns.forEach((text, column) => {
-    const move = `translate(${left + (column + 0.6) * cell} ${top - 6}) rotate(-50)`;
+    const move = `translate(${left + (column + 0.6) * cell} ${top - 6}) rotate(-60)`;
     const marked = column === chosen.column ? "chosen" : null;
     svg.append(element("text", { transform: move, class: marked }, text));
   });
@@ -208,6 +221,8 @@ export function grid({ rows, columns, value, label, chosen = {}, onPoint, onPick
   return { node: svg, mark: set };
 }
 
+const ARROWS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
+
 // Lets the mouse and the arrow keys move a point over a grid.
 function followPointer(svg, { left, top, cell, rows, columns }, point, { onPoint, onPick }) {
   const move = (row, column) => {
@@ -221,10 +236,9 @@ function followPointer(svg, { left, top, cell, rows, columns }, point, { onPoint
     move(Math.floor((offsetY - top) / cell), Math.floor((offsetX - left) / cell));
   svg.addEventListener("pointermove", at);
   svg.addEventListener("click", (event) => at(event) && onPick?.(point.row, point.column));
-  const steps = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
   svg.addEventListener("keydown", (event) => {
     if (event.key === "Enter") onPick?.(point.row, point.column);
-    const step = steps[event.key];
+    const step = ARROWS[event.key];
     if (!step) return;
     event.preventDefault();
     move(point.row + step[0], point.column + step[1]);
@@ -237,7 +251,10 @@ export function links({ left, right, weights, chosen, label, onPick }) {
   const [row, gap] = [24, 150];
   const widest = (texts) => 9 * Math.max(...texts.map((text) => [...text].length)) + 16;
   const [from, to] = [widest(left), widest(left) + gap];
-  const size = { width: to + widest(right) + 50, height: row * Math.max(left.length, right.length) + 4 };
+  const size = {
+    width: to + widest(right) + 50,
+    height: row * Math.max(left.length, right.length) + 4,
+  };
   const svg = element("svg", { ...size, class: "links", role: "img", "aria-label": label });
   const middle = (place) => (place + 0.5) * row;
   right.forEach((text, place) => {
@@ -259,6 +276,48 @@ export function links({ left, right, weights, chosen, label, onPick }) {
   return svg;
 }
 
+// Rows of numbers as colours, with a name before each row: { node, set(rows, …), mark }.
+// The reader points at a number with the mouse, a finger or the arrow keys.
+export function board({ label, onPick }) {
+  const names = element("div", { class: "names", "aria-hidden": "true" });
+  const cells = element("div", { class: "cells", tabindex: 0, role: "application" });
+  const marker = element("div", { class: "marker" });
+  cells.setAttribute("aria-label", label);
+  let [rows, at] = [[[]], [0, 0]];
+  const pick = (row, unit) => {
+    if (rows[row]?.[unit] !== undefined) onPick(row, unit);
+  };
+  cells.addEventListener("click", ({ clientX, clientY }) => {
+    const { left, top, width, height } = cells.getBoundingClientRect();
+    const place = (offset, size, count) => Math.floor((offset / size) * count);
+    const row = place(clientY - top, height, rows.length);
+    pick(row, place(clientX - left, width, rows[0].length));
+  });
+  cells.addEventListener("keydown", (event) => {
+    const step = ARROWS[event.key];
+    if (!step) return;
+    event.preventDefault();
+    pick(at[0] + step[0], at[1] + step[1]);
+  });
+  function set(shown, { labels = [], scale, colour }) {
+    rows = shown;
+    names.replaceChildren(...labels.map((text) => element("span", {}, text)));
+    cells.replaceChildren(heatmap(rows, { label, scale, colour }), marker);
+    cells.style.setProperty("--rows", rows.length);
+    cells.classList.toggle("many", rows.length > 30);
+  }
+  // A number, or a whole row.
+  function mark(row, unit) {
+    at = [row, unit ?? 0];
+    const share = (from, count) => ({ at: `${(100 * from) / count}%`, size: `${100 / count}%` });
+    const across = unit === undefined ? share(0, 1) : share(unit, rows[0].length);
+    const down = share(row, rows.length);
+    const box = { left: across.at, width: across.size, top: down.at, height: down.size };
+    Object.assign(marker.style, box);
+  }
+  return { node: element("div", { class: "board" }, names, cells), set, mark };
+}
+
 // ---- Saving
 
 // What a box shows, as an SVG file: texts, colours of backgrounds, canvases and drawings
@@ -271,7 +330,7 @@ function save(box, name) {
   setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 }
 
-export function asSvg(box) {
+function asSvg(box) {
   const frame = box.getBoundingClientRect();
   const [width, height] = [box.scrollWidth, box.scrollHeight];
   const svg = element("svg", { width, height, viewBox: `0 0 ${width} ${height}` });
@@ -344,3 +403,24 @@ function styled(drawing, at) {
   for (const [name, value] of Object.entries(at)) copy.setAttribute(name, value);
   return copy;
 }
+
+// Other children for a box. What had the focus in it keeps it, by its place.
+export function refill(box, ...children) {
+  const inside = () => [...box.querySelectorAll("button, input, [tabindex]")];
+  const place = inside().indexOf(document.activeElement);
+  box.replaceChildren(...children.flat());
+  if (place >= 0) inside()[place]?.focus({ preventScroll: true });
+}
+
+// "W_Q" and "e^(−1.2)" with real subscripts and superscripts.
+export function formula(text) {
+  const lowered = (part) => {
+    const tag = { _: "sub", "^": "sup" }[part[0]];
+    return tag ? element(tag, {}, part.replace(/^.\(?|\)$/g, "")) : part;
+  };
+  return text.split(/([_^](?:\([^)]*\)|[\w.−]+))/).map(lowered);
+}
+
+// A line of a table of strips: a name, a strip, and a note.
+export const line = (name, strip, note = "") =>
+  element("div", { class: "line" }, element("span", {}, name), strip, element("small", {}, note));

@@ -15,11 +15,11 @@
 // - `walk` is the translation of the sentence that the reader walks through: one of
 //   `parts` in worker.js's `translate`. With `state.forced`, it begins with these ids.
 // - `page.settings` has the model's settings, `page.name` its name.
-// - `page.open({ name, title, shape, formula, where, values })` opens a tensor's details.
+// - `page.open({ name, row, unit, head })` opens a value by its name in worker.js; the row is
+//   a token of the source, or a step of the decoder.
 // - `latest` in client.js makes requests that follow a slider.
 
 import { tfxformer } from "./client.js";
-import { element } from "./drawing.js";
 import { mountType, EXAMPLES } from "./type.js";
 import { mountEmbedding } from "./embedding.js";
 import { mountEncoder } from "./encoder.js";
@@ -64,7 +64,7 @@ const COUNTED = ["part", "token", "layer", "head", "step", "decoderLayer", "deco
 
 const status = document.getElementById("status");
 const main = document.querySelector("main");
-const page = { tfxformer, update, open: (detail) => views.details.open(detail) };
+const page = { tfxformer, update, open: (detail) => views.details.open(detail, walk) };
 const views = {};
 let state = { ...INITIAL };
 let walk = null;
@@ -80,7 +80,8 @@ function write() {
     const value = state[name];
     if (name !== "text" && JSON.stringify(value) === JSON.stringify(initial)) continue;
     const counted = COUNTED.includes(name) ? value + 1 : value;
-    const text = Array.isArray(value) || typeof value !== "object" ? counted : JSON.stringify(value);
+    const text =
+      Array.isArray(value) || typeof value !== "object" ? counted : JSON.stringify(value);
     fields.set(NAMES[name] ?? name, text);
   }
   history.replaceState(null, "", `#${fields}`);
@@ -106,7 +107,7 @@ function parsed(text, initial) {
   try {
     const value = JSON.parse(text);
     const same = typeof value === (initial === null ? "number" : typeof initial);
-    return same && value !== null ? value : undefined;
+    return same && value !== null && !Array.isArray(value) ? value : undefined;
   } catch {
     return undefined;
   }
@@ -123,16 +124,17 @@ function update(changes) {
   const anew = text ? OF_TEXT : sentence ? OF_SENTENCE : {};
   state = withinLimits({ ...state, ...anew, ...changes });
   const changed = Object.keys(state).filter((name) => state[name] !== before[name]);
-  if (!changed.length) return;
   clearTimeout(writing); // browsers limit how often an address may change
   writing = setTimeout(write, 200);
   const translated = ["text", "part", "forced"];
   if (changed.some((name) => translated.includes(name))) translate();
-  refresh((view) => view.uses.some((name) => changed.includes(name)));
+  if (changes.section) document.getElementById(state.section)?.scrollIntoView();
+  if (changed.length) refresh((view) => view.uses.some((name) => changed.includes(name)));
 }
 
 function withinLimits(state) {
-  const { num_layers, num_decoder_layers, num_heads, max_length, target_vocab_size } = page.settings;
+  const { num_layers, num_decoder_layers, num_heads, max_length, target_vocab_size } =
+    page.settings;
   const most = {
     layer: num_layers - 1,
     head: num_heads - 1,
@@ -200,10 +202,15 @@ async function translate() {
   try {
     const cut = await tfxformer.tokenize({ text: state.text });
     if (signal.aborted) return;
-    parts = cut.parts;
+    parts = cut.parts.map(({ space, text, ids, tokens }) => ({
+      space,
+      text,
+      source: ids,
+      sourceTokens: tokens,
+    }));
     state = withinLimits(state);
-    if (!parts.length) walkThrough(null);
     views.type.begin(parts, cut.space, state);
+    if (!parts.length) walkThrough(null);
     for (const [place, part] of parts.entries()) {
       const forced = place === state.part ? state.forced : [];
       Object.assign(part, await translated(part, forced, signal));
@@ -213,13 +220,15 @@ async function translate() {
     status.textContent = "";
   } catch (error) {
     if (signal.aborted) return;
+    parts = [];
+    views.type.begin(parts, "", state);
     walkThrough(null);
     status.textContent = error.message;
   }
 }
 
 async function translated(part, forced, signal) {
-  const key = JSON.stringify([part.ids, forced]);
+  const key = JSON.stringify([part.source, forced]);
   if (!known.has(key)) {
     const steps = [];
     const onEvent = ({ step, translation }) => {
@@ -227,7 +236,7 @@ async function translated(part, forced, signal) {
       Object.assign(part, { steps, translation });
       views.type.grow(parts.indexOf(part));
     };
-    const options = { source: part.ids, forced, signal, onEvent };
+    const options = { source: part.source, forced, signal, onEvent };
     const found = await tfxformer.translate("", options);
     if (known.size > 100) known.clear();
     known.set(key, found.parts[0]);
@@ -242,9 +251,21 @@ function walkThrough(part) {
   refresh();
 }
 
+// The model in a sentence.
+function about(name, { num_layers, num_decoder_layers, num_heads, d_model, target_vocab_size }) {
+  const layers = (count) => `${count} layer${count > 1 ? "s" : ""}`;
+  const decoder = layers(num_decoder_layers ?? num_layers);
+  return (
+    `This is the model “${name}”: an encoder of ${layers(num_layers)}, a decoder of ${decoder}, ` +
+    `${num_heads} heads in each, ${d_model} numbers for each token, and ` +
+    `${target_vocab_size.toLocaleString("en")} tokens that it can write.`
+  );
+}
+
 async function start() {
   const { name, settings } = await tfxformer.ready;
   Object.assign(page, { name, settings });
+  document.getElementById("about").textContent = about(name, settings);
   mount();
   state = withinLimits({ ...INITIAL, ...read() });
   addEventListener("hashchange", () => update(read()));
