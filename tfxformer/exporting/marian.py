@@ -17,14 +17,14 @@ import yaml
 
 from tfxformer.errors import UserError
 from tfxformer.model import Transformer
-from tfxformer.sentencepiece_model import (
+from tfxformer.tokenizer import (
     CONTROL,
     NORMAL,
     UNKNOWN,
     UNUSED,
+    Tokenizer,
     read_model,
 )
-from tfxformer.tokenizer import Tokenizer
 from tfxformer.translator import Translator
 
 log = logging.getLogger("tfxformer")
