@@ -7,9 +7,9 @@ import { shareOfPowers, sumOfProducts } from "./catalogue.js";
 import { rowsOf } from "./panel.js";
 
 const ARITHMETIC =
-  "Three matrices turn each token’s row into a query (what it looks for), a key (what it is found " +
-  "by) and a value (what it passes on). The more a query agrees with a key, the higher the score. " +
-  "The softmax turns a row of scores into shares.";
+  "Three matrices turn each token’s row into a query (what it looks for), a key (what it is " +
+  "found by) and a value (what it passes on). The more a query agrees with a key, the higher " +
+  "the score. The softmax turns a row of scores into shares.";
 const READING = "The head adds the values of all tokens, each as much as it is read.";
 
 export function makeHead(page) {
@@ -28,7 +28,8 @@ export function makeHead(page) {
     const size = page.settings.d_model / page.settings.num_heads;
     const whole = (name) => rowsOf(values[`${path}/${name}`], head);
     const part = (name) => whole(name).map((row) => row.subarray(head * size, (head + 1) * size));
-    const open = (name, row) => () => page.open({ name: `${path}/${name}`, row, unit: head * size });
+    const open = (name, row) => () =>
+      page.open({ name: `${path}/${name}`, row, unit: head * size });
     const shown = { whole, part, open, size, tokens };
     const weights = whole("weights");
     const column = weights[token].indexOf(Math.max(...weights[token]));
@@ -74,7 +75,10 @@ function drawArithmetic({ whole, part, open, size, tokens }, row, column) {
   return [
     line(`Query of ${tokens[row]}`, q, { scale, onOpen: open("query", row) }),
     line(`Key of ${tokens[column]}`, k, { scale, onOpen: open("key", column) }),
-    line("Query × key", q.map((v, unit) => v * k[unit])),
+    line(
+      "Query × key",
+      q.map((v, unit) => v * k[unit]),
+    ),
     element("dl", { class: "steps" }, Object.entries(steps).flatMap(term)),
   ];
 }

@@ -9,9 +9,10 @@ import { makeSublayers } from "./sublayers.js";
 import { rowsOf } from "./panel.js";
 
 const MAPS =
-  "Each small map has a row for each token, and a column for each token that it reads. A diagonal " +
-  "right of the middle: each token reads the next one; left of the middle: the one before. A full " +
-  "last column: the tokens read the end, often because the head finds nothing for them.";
+  "Each small map has a row for each token, and a column for each token that it reads. A " +
+  "diagonal right of the middle: each token reads the next one; left of the middle: the one " +
+  "before. A full last column: the tokens read the end, often because the head finds nothing " +
+  "for them.";
 
 export function mountEncoder(section, page) {
   const { num_layers, num_heads } = page.settings;
@@ -77,7 +78,8 @@ function maps({ values, layer, head, page }) {
     const attributes = { class: "small-map", "aria-pressed": pressed, onclick };
     return element("td", {}, element("button", attributes, canvas));
   };
-  const row = (h) => element("tr", {}, header(`Head ${h + 1}`, "row"), places(num_layers).map(map(h)));
+  const row = (h) =>
+    element("tr", {}, header(`Head ${h + 1}`, "row"), places(num_layers).map(map(h)));
   const top = counted(num_layers).map((text) => header(text, "col"));
   const first = element("tr", {}, header("Layer", "col"), top);
   return element("table", { class: "heads" }, first, places(num_heads).map(row));

@@ -18,15 +18,15 @@ const PICTURES = [
   [
     "Add & Norm, around the heads",
     "add-and-norm",
-    "The layer adds the output to the row that came in: a residual connection. Normalisation gives " +
-      "the numbers of each row about the same mean and deviation (how far they are from the mean).",
+    "The layer adds the output to the row that came in: a residual connection. Normalisation " +
+      "gives each row about the same mean and deviation (how far numbers are from the mean).",
     (shown) => drawAddAndNorm(shown, "self_attention", "output of the heads"),
   ],
   [
     "Which hidden units of the feed-forward network fire?",
     "hidden",
-    "Each hidden unit looks for a pattern in the token’s row. If it finds the pattern, it fires: it " +
-      "adds a row of its own to the output.",
+    "Each hidden unit looks for a pattern in the token’s row. If it finds the pattern, it fires: " +
+      "it adds a row of its own to the output.",
     drawHidden,
   ],
   [
@@ -38,8 +38,8 @@ const PICTURES = [
   [
     "How does the token change from layer to layer?",
     "stream",
-    "Each layer adds to the row of the layer before: the residual stream. The numbers say how long " +
-      "the change is, compared with the row. A layer that changes little can go: try it in section 6.",
+    "Each layer adds to the row of the layer before: the residual stream. The numbers say how " +
+      "long the change is, compared with the row. Section 6 shows what happens without a layer.",
     drawStream,
   ],
 ];
@@ -49,7 +49,11 @@ export function makeSublayers() {
     ...picture(title, name, element("p", {}, text)),
     draw,
   }));
-  const node = element("div", {}, made.map(({ node }) => node));
+  const node = element(
+    "div",
+    {},
+    made.map(({ node }) => node),
+  );
   return { node, show: (shown) => made.forEach(({ body, draw }) => refill(body, draw(shown))) };
 }
 
@@ -105,13 +109,18 @@ function drawHidden(shown) {
   const unit = hidden.indexOf(Math.max(...hidden));
   const onclick = () => shown.page.open({ name, row: shown.token, unit });
   const field = heatmap(rows, { label, colour: sequential(), className: "field" });
-  const button = element("button", { class: "field", "aria-label": `${label}: open`, onclick }, field);
+  const button = element(
+    "button",
+    { class: "field", "aria-label": `${label}: open`, onclick },
+    field,
+  );
   return [element("p", {}, `${label}.`), button];
 }
 
 function drawStream(shown) {
   const names = ["encoder/embedding/output"];
-  for (let i = 0; i < shown.page.settings.num_layers; i++) names.push(`encoder/layer_${i}/ffn/result`);
+  for (let i = 0; i < shown.page.settings.num_layers; i++)
+    names.push(`encoder/layer_${i}/ffn/result`);
   return names.map((name, place) => {
     if (!place) return lineOf(shown, name, "enters the encoder");
     const [before, after] = [rowOf(shown, names[place - 1]), rowOf(shown, name)];
