@@ -11,65 +11,53 @@ const BITS = [null, 8, 4, 2];
 const SWITCHES = {
   positions: {
     label: "No positions",
-    look:
-      "The words stay, but their order is lost. Look at who does what: “O homem mordeu o cão.” " +
-      "says that the man bit the dog.",
+    look: "Look at who does what: the model knows the words, but no longer their order.",
   },
   causalMask: {
     label: "No causal mask",
     look:
-      "Look at how little changes. While the model writes, later tokens do not exist yet. The " +
-      "mask matters in training, where the model could copy the answer from them.",
+      "Look at how little changes: later tokens are not written yet, so the mask matters in " +
+      "training, where the model could copy the answer from them.",
   },
   pads: {
-    label: "Padding after the sentence",
+    label: "Padding tokens",
     most: 12,
     look:
-      "Sentences of one batch get empty tokens, so that all have the same length. Look at the " +
-      "translation: it does not change, because a mask hides them.",
+      "Look at how nothing changes: a mask hides the empty tokens that fill up a short sentence " +
+      "beside longer ones.",
   },
   paddingMask: {
     label: "Padding unmasked",
     look:
-      "Add padding above. Now empty tokens change the probabilities, and sometimes the words. " +
-      "TensorFlow’s tutorial has this mistake.",
+      "Add padding, and look at the probabilities: they now depend on empty tokens, as in " +
+      "TensorFlow’s tutorial, which loses this mask.",
   },
   scale: {
     label: "No division by √d_k",
-    look:
-      "The scores are larger, so each head reads little else than one token. Look for another " +
-      "choice of words, and for less sure ones.",
+    look: "Look for other words and less sure ones: each head reads little else than one token.",
   },
   residual: {
     label: "No residual connections",
-    look: "Each part passes on its own output alone, and the word itself is lost. Look for nonsense.",
+    look: "Look for nonsense: each part passes on its own output alone, and the word is lost.",
   },
   layerNorm: {
     label: "No layer normalisation",
-    look:
-      "The numbers grow beyond what the layers have learned to read. Look at how often one token " +
-      "repeats, and how sure the model is of it.",
+    look: "Look for a token that repeats: the numbers grow beyond what the layers have learned.",
   },
   bits: {
     label: "Weights rounded to",
     options: ["all their bits", "8 bits", "4 bits", "2 bits"],
-    look:
-      "With 8 bits, each weight is one of 255 levels; with 2 bits, one of 3. Look for the point " +
-      "at which the translation breaks.",
+    look: "Look for where it breaks: 8 bits leave each weight 255 levels, 4 bits 15, and 2 bits 3.",
   },
   temperature: {
     label: "Temperature of attention",
     most: 4,
-    look:
-      "It divides the scores before the softmax. Above 1, each head spreads what it reads over " +
-      "more tokens. Look for words that get lost.",
+    look: "Look for lost words: it divides the scores, so above 1 a head spreads what it reads.",
   },
   outputTemperature: {
     label: "Temperature of the next token",
     most: 4,
-    look:
-      "It divides the logits. The likeliest token stays the likeliest, so the words stay. Look at " +
-      "the probabilities.",
+    look: "Look at the probabilities: it divides the logits, so the order of the tokens stays.",
   },
 };
 
@@ -84,7 +72,11 @@ export function mountBreak(section, page) {
   const silence = makeSilence(page.settings, (value) => change("silenced", value));
   const mend = element("button", { onclick: () => page.update({ broken: {} }) }, "Mend everything");
   const result = picture("What changes", "broken");
-  const list = element("ul", { class: "switches" }, controls.map(({ node }) => node));
+  const list = element(
+    "ul",
+    { class: "switches" },
+    controls.map(({ node }) => node),
+  );
   const bench = element("div", {}, list, silence.node, mend);
   section.append(element("div", { class: "workbench" }, bench, result.node));
   result.body.setAttribute("aria-live", "polite");
@@ -127,7 +119,8 @@ function known(broken) {
   const right = ([name, value]) => {
     if (name === "bits") return BITS.includes(value);
     if (name === "silenced") return Array.isArray(value);
-    return typeof value === typeof INTACT[name] && value >= 0;
+    if (name === "pads") return Number.isInteger(value);
+    return typeof value === typeof INTACT[name] && (value === false || value > 0);
   };
   return Object.fromEntries(Object.entries(broken).filter(right));
 }
@@ -177,9 +170,7 @@ function makeSilence({ num_layers, num_decoder_layers, num_heads }, onChange) {
   const rows = Array.from({ length: num_layers }, row("encoder"));
   rows.push(...Array.from({ length: num_decoder_layers ?? num_layers }, row("decoder")));
   const summary = element("summary", {}, "Silence layers or heads");
-  const look =
-    "A silenced layer passes on what comes in; a silenced head gives zeros. Look for heads " +
-    "that nobody misses, and for layers without which nothing works.";
+  const look = "Look for heads that nobody misses, and for layers without which nothing works.";
   const node = element("details", { class: "silence" }, summary, element("small", {}, look), rows);
   const set = (paths) => {
     silenced = paths;
@@ -195,14 +186,11 @@ const perToken = (scores) => Math.exp(scores.reduce((sum, v) => sum + v, 0) / sc
 
 function drawResult({ walk, found, same }) {
   const agreement = perToken(same.map(({ score }) => score));
-  const text = (title, translation, share) =>
-    element(
-      "div",
-      {},
-      element("h4", {}, title),
-      element("p", { class: "translation", lang: "en" }, translation),
-      element("p", { class: "note" }, `The model gives these tokens ${percent(share)} on average.`),
-    );
+  const text = (title, translation, share) => [
+    element("h4", {}, title),
+    element("p", { class: "translation", lang: "en" }, translation),
+    element("p", { class: "note" }, `The model gives these tokens ${percent(share)} on average.`),
+  ];
   const notes = same.map(({ probability }, i) => {
     const [before, after] = [percent(walk.steps[i].probability), percent(probability)];
     return before === after ? before : `${before} → ${after}`;
@@ -210,12 +198,8 @@ function drawResult({ walk, found, same }) {
   const shades = same.map(({ probability }) => probability);
   const intact = perToken(walk.scores);
   return [
-    element(
-      "div",
-      { class: "translations" },
-      text("Intact", walk.translation, intact),
-      text("Changed", found.translation, perToken(found.scores)),
-    ),
+    ...text("Intact", walk.translation, intact),
+    ...text("Changed", found.translation, perToken(found.scores)),
     element("p", {}, element("b", {}, `Agreement: ${percent(intact)} → ${percent(agreement)}`)),
     element("p", { class: "note" }, "The intact translation’s tokens, each with its probability:"),
     chips(walk.tokens, { notes, shades }),

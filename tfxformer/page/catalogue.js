@@ -131,7 +131,10 @@ const reading = ({ size }) => ({
   formula: "each head’s weights × its V",
   fill({ rowOf, row, unit }) {
     const weights = rowOf("weights", row, Math.floor(unit / size));
-    return sumOfProducts(weights, weights.map((_, s) => rowOf("value", s)[unit]));
+    return sumOfProducts(
+      weights,
+      weights.map((_, s) => rowOf("value", s)[unit]),
+    );
   },
 });
 

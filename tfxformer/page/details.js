@@ -46,8 +46,7 @@ export function mountDetails(section, page) {
     onInput: (decoderLayer) => page.update({ decoderLayer }),
   });
   let shown = {};
-  const column = ([title, boxes]) =>
-    element("div", {}, element("h3", {}, title), boxes.map(box));
+  const column = ([title, boxes]) => element("div", {}, element("h3", {}, title), boxes.map(box));
   const box = ([title, folder, names]) => {
     const items = (names[page.settings.norm] ?? names).map((name) => {
       const { title } = describe(`${folder}/${name}`, page.settings);

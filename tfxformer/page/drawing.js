@@ -421,6 +421,13 @@ export function formula(text) {
   return text.split(/([_^](?:\([^)]*\)|[\w.−]+))/).map(lowered);
 }
 
-// A line of a table of strips: a name, a strip, and a note.
-export const line = (name, strip, note = "") =>
-  element("div", { class: "line" }, element("span", {}, name), strip, element("small", {}, note));
+// A line of a table of strips: a name, a strip, which may open, and a note.
+export function line(label, values, { scale, note = "", onOpen } = {}) {
+  const row = strip(values, { label, scale, onOpen });
+  return element("div", { class: "line" }, element("span", {}, label), row, element("small", {}, note));
+}
+
+// Twice the usual size of a vector's numbers: what has the full colour.
+export const usual = (values) => (2 * length(values)) / Math.sqrt(values.length) || 1;
+
+export const length = (values) => Math.sqrt(values.reduce((sum, v) => sum + v * v, 0));

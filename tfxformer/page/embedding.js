@@ -1,76 +1,68 @@
 // Section 2: a token's embedding, its position, and their sum, which enters the encoder.
 
-import { chips, diverging, css, element, line, number, picture } from "./drawing.js";
-import { board, refill, slider, spell, strip } from "./drawing.js";
+import { chips, css, diverging, element, line, number, picture } from "./drawing.js";
+import { refill, slider, spell, usual } from "./drawing.js";
 import { END_ID } from "./tokenizer.js";
 import { rowsOf } from "./panel.js";
 
 const PLACE = "encoder/embedding";
-const WAVES = [0, 1 / 8, 1 / 4, 3 / 8]; // which numbers of a position's vector to draw as waves
+const WAVES = [0, 1 / 8, 1 / 4, 3 / 8]; // which numbers of a position to draw: shares of d_model
 const SHOWN = 100; // positions of a wave
 
 export function mountEmbedding(section, page) {
-  const { settings } = page;
+  const { max_length, use_positions } = page.settings;
   const tokens = element("div");
   const strips = picture("From the token to what enters the encoder", "embedding");
   const waves = picture("Four of the position’s numbers, at each position", "waves");
-  const sentence = picture("What enters the encoder: a row for each token", "input");
   const drag = slider({
     label: "Position",
-    max: settings.max_length - 1,
+    max: max_length - 1,
     onInput: (position) => page.update({ position }),
   });
-  const rows = board({
-    label: "What enters the encoder. The arrow keys choose a token.",
-    onPick: (token) => page.update({ token, position: token }),
-  });
-  sentence.body.append(rows.node);
-  const positioned = [element("div", { class: "controls" }, drag.node), strips.node, waves.node];
-  section.append(tokens, ...(settings.use_positions ? positioned : [strips.node]), sentence.node);
+  section.append(tokens, element("p", { class: "controls" }, drag.node), strips.node, waves.node);
+  if (!use_positions) [drag, waves].forEach(({ node }) => node.remove());
 
-  let [table, known, source] = [null, null, null]; // positions, and the sentence's values
+  const found = { walk: null, values: null, table: null };
   return {
     uses: ["token", "position"],
     async show(state, walk) {
       drag.set(state.position);
-      const choose = (token) => page.update({ token, position: token });
-      refill(tokens, chips(walk.sourceTokens, { chosen: state.token, onPick: choose }));
-      table ??= await allPositions(page);
-      if (source !== walk.source) {
-        source = walk.source;
-        known = await page.tfxformer.inspect({ source, step: 0, names: [`${PLACE}/`] });
+      const onPick = (token) => page.update({ token, position: token });
+      refill(tokens, chips(walk.sourceTokens, { chosen: state.token, onPick }));
+      found.table ??= await allPositions(page);
+      if (found.walk !== walk) {
+        const request = { source: walk.source, step: 0, names: [`${PLACE}/embedding`] };
+        found.values = await page.tfxformer.inspect(request);
+        found.walk = walk;
       }
-      draw(state, walk);
+      const embedding = rowsOf(found.values[`${PLACE}/embedding`])[state.token];
+      const position = found.table[state.position];
+      refill(strips.body, drawSum({ embedding, position, state, walk, page }));
+      refill(waves.body, drawWaves(found.table, state.position));
     },
   };
+}
 
-  function draw({ token, position }, { sourceTokens }) {
-    const name = spell(sourceTokens[token]);
-    const embedding = rowsOf(known[`${PLACE}/embedding`])[token];
-    const scale = 2 * rootMeanSquare(embedding);
-    const colours = { scale };
-    const open = (last) => () => page.open({ name: `${PLACE}/${last}`, row: token });
-    const root = Math.sqrt(settings.d_model);
-    const raw = embedding.map((v) => v / root);
-    const added = settings.use_positions ? table[position] : embedding.map(() => 0);
-    const sum = embedding.map((v, unit) => v + added[unit]);
-    const label = `Embedding of ${name}`;
-    const lines = [
-      line(label, strip(raw, { label, ...colours }), range(raw)),
-      line(`× √${settings.d_model}`, shown(embedding, "embedding", "Embedding times the root"), range(embedding)),
-      line(`+ position ${position}`, shown(added, "positions", "Position"), range(added)),
-      line("= enters the encoder", shown(sum, "output", "What enters the encoder"), range(sum)),
-    ];
-    function shown(values, last, label) {
-      return strip(values, { label, ...colours, onOpen: open(last) });
-    }
-    if (!settings.use_positions) lines.splice(2, 1);
-    const note = `Each strip has ${settings.d_model} numbers. Orange is above 0, blue below; ±${number(scale)} has the full colour.`;
-    refill(strips.body, lines, element("p", { class: "note" }, note));
-    refill(waves.body, drawWaves(table, position));
-    rows.set(rowsOf(known[`${PLACE}/output`]), { labels: sourceTokens.map(spell), scale });
-    rows.mark(token);
-  }
+function drawSum({ embedding, position, state, walk, page }) {
+  const { d_model, use_positions } = page.settings;
+  const raw = embedding.map((v) => v / Math.sqrt(d_model));
+  const sum = embedding.map((v, unit) => v + (use_positions ? position[unit] : 0));
+  const scale = usual(embedding);
+  const shown = (label, values, last) => {
+    const note = `${number(Math.min(...values))} to ${number(Math.max(...values))}`;
+    const onOpen = last && (() => page.open({ name: `${PLACE}/${last}`, row: state.token }));
+    return line(label, values, { scale, note, onOpen });
+  };
+  const lines = [
+    shown(`Embedding of ${spell(walk.sourceTokens[state.token])}`, raw),
+    shown(`× √${d_model}`, embedding, "embedding"),
+    ...(use_positions ? [shown(`+ position ${state.position}`, position, "positions")] : []),
+    shown("= enters the encoder", sum, "output"),
+  ];
+  const note =
+    `Each strip has ${d_model} numbers. Orange is above 0, blue below; ` +
+    `±${number(scale)} has the full colour.`;
+  return [...lines, element("p", { class: "note" }, note)];
 }
 
 // The vectors of all positions: those of a sentence as long as the model reads, through no
@@ -79,20 +71,12 @@ async function allPositions({ tfxformer, settings }) {
   const { num_layers, num_decoder_layers, max_length } = settings;
   const layers = (stack, count) => Array.from({ length: count }, (_, i) => `${stack}/layer_${i}`);
   const decoder = layers("decoder", num_decoder_layers ?? num_layers);
-  const silenced = [...layers("encoder", num_layers), ...decoder];
-  const found = await tfxformer.inspect({
-    source: Array(max_length).fill(END_ID),
-    step: 0,
-    switches: { silenced },
-    names: [`${PLACE}/positions`],
-  });
-  return rowsOf(found[`${PLACE}/positions`]);
+  const names = [`${PLACE}/positions`];
+  const switches = { silenced: [...layers("encoder", num_layers), ...decoder] };
+  const source = Array(max_length).fill(END_ID);
+  const found = await tfxformer.inspect({ source, step: 0, names, switches });
+  return rowsOf(found[names[0]]);
 }
-
-const rootMeanSquare = (values) =>
-  Math.sqrt(values.reduce((sum, v) => sum + v * v, 0) / values.length);
-
-const range = (values) => `${number(Math.min(...values))} to ${number(Math.max(...values))}`;
 
 // Each wave in a lane of its own, with a dot at the position that the reader has chosen,
 // in the colour of its number.
@@ -103,17 +87,20 @@ function drawWaves(table, position) {
   svg.setAttribute("aria-label", `Waves of four numbers; the mark is at position ${position}`);
   const count = Math.min(table.length, Math.max(SHOWN, position + 1));
   const x = (place) => left + ((width - left - 12) * place) / Math.max(1, count - 1);
-  svg.append(element("line", { x1: x(position), x2: x(position), y1: 0, y2: height, class: "cursor" }));
+  const cursor = { x1: x(position), x2: x(position), y1: 0, y2: height, class: "cursor" };
+  svg.append(element("line", cursor));
   const colour = diverging();
   WAVES.forEach((share, i) => {
     const unit = 2 * Math.floor((share * table[0].length) / 2);
     const y = (value) => lane * (i + 0.5) - value * lane * 0.38;
     const points = table.slice(0, count).map((row, place) => `${x(place)} ${y(row[unit])}`);
-    svg.append(element("text", { x: 0, y: lane * (i + 0.5) + 5 }, `number ${unit + 1}`));
-    svg.append(element("path", { d: `M ${points.join(" L ")}`, class: "wave" }));
     const value = table[position][unit];
-    const dot = { cx: x(position), cy: y(value), r: 6, fill: css(colour(value)) };
-    svg.append(element("circle", { ...dot, class: "dot" }));
+    const dot = { cx: x(position), cy: y(value), r: 6, fill: css(colour(value)), class: "dot" };
+    svg.append(
+      element("text", { x: 0, y: lane * (i + 0.5) + 5 }, `number ${unit + 1}`),
+      element("path", { d: `M ${points.join(" L ")}`, class: "wave" }),
+      element("circle", dot),
+    );
   });
   return svg;
 }

@@ -1,11 +1,18 @@
 // Section 3: a layer of the encoder, opened: its heads, one of them in numbers, and what
 // the layer makes of what they read.
 
+import { latest } from "./client.js";
 import { chips, choice, counted, element, heatmap, picture } from "./drawing.js";
 import { refill, sequential, spell } from "./drawing.js";
 import { makeHead } from "./attention.js";
 import { makeSublayers } from "./sublayers.js";
 import { rowsOf } from "./panel.js";
+
+const MAPS =
+  "Each small map has a row for each token, and a column for each token that it reads. A " +
+  "diagonal right of the middle: each token reads the next one; left of the middle: the one " +
+  "before. A full last column: the tokens read the end, often because the head finds nothing " +
+  "for them.";
 
 export function mountEncoder(section, page) {
   const { num_layers, num_heads } = page.settings;
@@ -19,73 +26,61 @@ export function mountEncoder(section, page) {
     options: counted(num_heads),
     onInput: (head) => page.update({ head }),
   });
-  const overview = picture("All heads of the encoder: a column for each layer", "heads");
-  const head = makeHead(page);
-  const sublayers = makeSublayers(page);
+  const introduction = element("p", {}, MAPS);
+  const overview = picture("All heads: a column for each layer", "heads", introduction);
   const tokens = element("div");
-  const note =
-    "Each small map has a row for each token and a column for each token that it reads. A " +
-    "diagonal right of the middle means that each token reads the next one; left of the middle, " +
-    "the one before. A full last column means that the tokens read the end: often a sign that " +
-    "the head finds nothing for them.";
-  section.append(
-    element("div", { class: "controls" }, layers.node, heads.node),
-    overview.node,
-    element("p", { class: "note" }, note),
-    tokens,
-    ...head.nodes,
-    ...sublayers.nodes,
-  );
+  const head = makeHead(page);
+  const sublayers = makeSublayers();
+  const controls = element("div", { class: "controls" }, layers.node, heads.node, tokens);
+  section.append(overview.node, controls, head.node, sublayers.node);
 
-  let [known, key] = [null, ""];
+  const ask = latest(page.tfxformer.inspect);
+  let found = {}; // what the model has computed for a walk and a layer
   return {
     uses: ["layer", "head", "token"],
     async show(state, walk) {
       layers.set(state.layer);
       heads.set(state.head);
-      const wanted = JSON.stringify([walk.source, state.layer]);
-      if (key !== wanted) {
-        key = wanted;
-        known = null;
-        const found = await valuesOf(page, walk.source, state.layer);
-        if (key !== wanted) return; // another show has come
-        known = found;
+      if (found.walk !== walk || found.layer !== state.layer) {
+        const values = await ask(request(walk, state.layer, num_layers));
+        if (!values) return;
+        found = { walk, values, layer: state.layer };
       }
-      if (!known) return;
-      refill(overview.body, maps(known, state, page));
+      const shown = { ...found, ...state, page, tokens: walk.sourceTokens.map(spell) };
+      refill(overview.body, maps(shown));
       const onPick = (token) => page.update({ token, position: token });
       refill(tokens, chips(walk.sourceTokens, { chosen: state.token, onPick }));
-      head.show(known, state, walk.sourceTokens.map(spell));
-      sublayers.show(known, state, spell(walk.sourceTokens[state.token]));
+      head.show(shown);
+      sublayers.show(shown);
     },
   };
 }
 
 // One layer's values; and of all layers the weights, and the stream after them.
-function valuesOf({ tfxformer, settings }, source, layer) {
-  const every = Array.from({ length: settings.num_layers }, (_, i) => `encoder/layer_${i}`);
-  const some = every.flatMap((path) => [`${path}/self_attention/weights`, `${path}/ffn/result`]);
-  const names = [`encoder/layer_${layer}/`, "encoder/embedding/output", ...some];
-  return tfxformer.inspect({ source, step: 0, names });
+function request({ source }, layer, count) {
+  const names = [`encoder/layer_${layer}/`, "encoder/embedding/output"];
+  for (let i = 0; i < count; i++)
+    names.push(`encoder/layer_${i}/self_attention/weights`, `encoder/layer_${i}/ffn/result`);
+  return { source, step: 0, names };
 }
 
 // A table of small maps, each of which chooses its layer and head.
-function maps(values, state, page) {
+function maps({ values, layer, head, page }) {
   const { num_layers, num_heads } = page.settings;
   const places = (count) => [...Array(count).keys()];
   const header = (text, scope) => element("th", { scope }, text);
-  const map = (head) => (layer) => {
-    const rows = rowsOf(values[`encoder/layer_${layer}/self_attention/weights`], head);
-    const label = `Layer ${layer + 1}, head ${head + 1}`;
+  const map = (h) => (l) => {
+    const rows = rowsOf(values[`encoder/layer_${l}/self_attention/weights`], h);
+    const label = `Layer ${l + 1}, head ${h + 1}`;
     const canvas = heatmap(rows, { label, scale: 1, colour: sequential() });
-    const pressed = String(layer === state.layer && head === state.head);
-    const attributes = { class: "small-map", "aria-pressed": pressed, title: label };
-    const choose = () => page.update({ layer, head });
-    return element("td", {}, element("button", { ...attributes, onclick: choose }, canvas));
+    const pressed = String(l === layer && h === head);
+    const onclick = () => page.update({ layer: l, head: h });
+    const attributes = { class: "small-map", "aria-pressed": pressed, onclick };
+    return element("td", {}, element("button", attributes, canvas));
   };
-  const row = (head) =>
-    element("tr", {}, header(`Head ${head + 1}`, "row"), places(num_layers).map(map(head)));
+  const row = (h) =>
+    element("tr", {}, header(`Head ${h + 1}`, "row"), places(num_layers).map(map(h)));
   const top = counted(num_layers).map((text) => header(text, "col"));
-  const first = element("tr", {}, element("td"), top);
+  const first = element("tr", {}, header("Layer", "col"), top);
   return element("table", { class: "heads" }, first, places(num_heads).map(row));
 }

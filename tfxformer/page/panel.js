@@ -33,7 +33,9 @@ export function makePanel(page) {
 }
 
 // The names of a weight: inside the value's own part of the model, and whole.
-const both = ({ folder }) => (name) => [`${folder}/${name}`, name];
+const both =
+  ({ folder }) =>
+  (name) => [`${folder}/${name}`, name];
 
 // The value, those beside it, and what the stacks give. The decoder's are those of all
 // its steps at once; only the logits are those of one step.

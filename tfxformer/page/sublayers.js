@@ -1,120 +1,132 @@
 // What a layer of the encoder makes of a token: the heads together, Add & Norm, the
 // feed-forward network; and how the stream changes from layer to layer.
 
-import { element, heatmap, line, number, percent, picture } from "./drawing.js";
-import { refill, sequential, strip } from "./drawing.js";
+import { element, heatmap, length, line, number, percent } from "./drawing.js";
+import { picture, refill, sequential, usual } from "./drawing.js";
 import { rowsOf } from "./panel.js";
 
-const WIDTH = 64; // hidden units in a row of the picture
+const WIDTH = 64; // hidden units in a row of their picture
 
-export function makeSublayers(page) {
-  const joined = picture("All heads, side by side, and the output matrix", "output");
-  const first = picture("Add & Norm around the heads", "add-and-norm");
-  const hidden = picture("The hidden units of the feed-forward network", "hidden");
-  const second = picture("Add & Norm around the feed-forward network", "add-and-norm-2");
-  const stream = picture("The residual stream, from layer to layer", "stream");
-  const notes = {
-    joined: "The results of all heads stand side by side. A matrix mixes them into one row.",
-    added:
-      "Each part adds its output to the row that comes in. This detour around the part is the " +
-      "residual connection. The normalisation brings the numbers of a row to about the same " +
-      "mean and deviation at every place.",
-    hidden:
-      "Each hidden unit looks for a pattern in the token’s row. It fires if it finds the " +
-      "pattern; otherwise it gives 0. Units that fire add their own rows to the output.",
-    stream:
-      "Each row is the token after a layer, in its own colours. The number says how far the " +
-      "layer moved it: the length of the change, as a share of the row’s length.",
-  };
-  const note = (text) => element("p", { class: "note" }, text);
-  const nodes = [joined.node, note(notes.joined), first.node, note(notes.added)];
-  nodes.push(hidden.node, note(notes.hidden), second.node, stream.node, note(notes.stream));
+// Each picture: its title, its file's name, its introduction, and what draws it.
+const PICTURES = [
+  [
+    "What do all heads of the layer give together?",
+    "output",
+    "The results of all heads stand side by side. The output matrix mixes them into one row.",
+    drawJoined,
+  ],
+  [
+    "Add & Norm, around the heads",
+    "add-and-norm",
+    "The layer adds the output to the row that came in: a residual connection. Normalisation " +
+      "gives each row about the same mean and deviation (how far numbers are from the mean).",
+    (shown) => drawAddAndNorm(shown, "self_attention", "output of the heads"),
+  ],
+  [
+    "Which hidden units of the feed-forward network fire?",
+    "hidden",
+    "Each hidden unit looks for a pattern in the token’s row. If it finds the pattern, it fires: " +
+      "it adds a row of its own to the output.",
+    drawHidden,
+  ],
+  [
+    "Add & Norm, around the feed-forward network",
+    "add-and-norm-2",
+    "The same again: add, and normalise.",
+    (shown) => drawAddAndNorm(shown, "ffn", "output of the network"),
+  ],
+  [
+    "How does the token change from layer to layer?",
+    "stream",
+    "Each layer adds to the row of the layer before: the residual stream. The numbers say how " +
+      "long the change is, compared with the row. Section 6 shows what happens without a layer.",
+    drawStream,
+  ],
+];
 
-  function show(values, { layer, token }, name) {
-    const about = { page, values, token, name, path: `encoder/layer_${layer}` };
-    refill(joined.body, drawJoined(about));
-    refill(first.body, drawAddAndNorm(about, "self_attention", "output of the heads"));
-    refill(hidden.body, drawHidden(about));
-    refill(second.body, drawAddAndNorm(about, "ffn", "output of the network"));
-    refill(stream.body, drawStream(about, layer));
-  }
-  return { nodes, show };
+export function makeSublayers() {
+  const made = PICTURES.map(([title, name, text, draw]) => ({
+    ...picture(title, name, element("p", {}, text)),
+    draw,
+  }));
+  const node = element(
+    "div",
+    {},
+    made.map(({ node }) => node),
+  );
+  return { node, show: (shown) => made.forEach(({ body, draw }) => refill(body, draw(shown))) };
 }
 
 const rowOf = ({ values, token }, name) => rowsOf(values[name])[token];
 
-// A strip with its name, which opens.
-function lineOf(about, name, label, note) {
-  const onOpen = () => about.page.open({ name, row: about.token });
-  return line(label, strip(rowOf(about, name), { label, onOpen, scale: scaleOf(about, name) }), note);
+// A value of the token as a strip in its own colours, which opens.
+function lineOf(shown, name, label, note) {
+  const row = rowOf(shown, name);
+  const onOpen = () => shown.page.open({ name, row: shown.token });
+  return line(label, row, { scale: usual(row), note, onOpen });
 }
 
-// Twice the usual size of a number has the full colour.
-function scaleOf(about, name) {
-  const row = rowOf(about, name);
-  return 2 * (length(row) / Math.sqrt(row.length)) || 1;
-}
-
-const length = (row) => Math.sqrt(row.reduce((sum, v) => sum + v * v, 0));
-
-function drawJoined(about) {
-  const path = `${about.path}/self_attention`;
+function drawJoined(shown) {
+  const path = `encoder/layer_${shown.layer}/self_attention`;
   return [
-    lineOf(about, `${path}/concatenation`, "Heads, side by side"),
-    lineOf(about, `${path}/output`, "× the output matrix"),
+    lineOf(shown, `${path}/concatenation`, "heads, side by side"),
+    lineOf(shown, `${path}/output`, "× the output matrix"),
   ];
 }
 
 // In the order of the computation, with the mean and the deviation around the layer norm.
-function drawAddAndNorm(about, part, output) {
-  const path = `${about.path}/${part}`;
+function drawAddAndNorm(shown, part, output) {
+  const path = `encoder/layer_${shown.layer}/${part}`;
   const moments = (when) => {
-    const [mean, deviation] = rowOf(about, `${path}/${when}`);
+    const [mean, deviation] = rowOf(shown, `${path}/${when}`);
     return `mean ${number(mean)}, deviation ${number(deviation)}`;
   };
-  const shown = (last, label, note) => lineOf(about, `${path}/${last}`, label, note);
-  const { name, page } = about;
-  if (page.settings.norm === "pre")
-    return [
-      shown("x", `${name} comes in`, moments("before")),
-      shown("input", "normalised", moments("after")),
-      shown("output", `${output}`),
-      shown("sum", "comes in + output"),
-    ];
-  return [
-    shown("x", `${name} comes in`),
-    shown("output", `${output}`),
-    shown("sum", "comes in + output", moments("before")),
-    shown("result", "normalised", moments("after")),
+  const [before, after] = [moments("before"), moments("after")];
+  const name = `${shown.tokens[shown.token]} comes in`;
+  const pre = [
+    ["x", name, before],
+    ["input", "normalised", after],
+    ["output", output],
+    ["sum", "comes in + output"],
   ];
+  const post = [
+    ["x", name],
+    ["output", output],
+    ["sum", "comes in + output", before],
+    ["result", "normalised", after],
+  ];
+  const lines = shown.page.settings.norm === "pre" ? pre : post;
+  return lines.map(([last, label, note]) => lineOf(shown, `${path}/${last}`, label, note));
 }
 
 // The hidden units as a field of cells.
-function drawHidden(about) {
-  const name = `${about.path}/ffn/hidden`;
-  const hidden = rowOf(about, name);
-  const count = Math.ceil(hidden.length / WIDTH);
-  const rows = Array.from({ length: count }, (_, i) => hidden.subarray(i * WIDTH, (i + 1) * WIDTH));
+function drawHidden(shown) {
+  const name = `encoder/layer_${shown.layer}/ffn/hidden`;
+  const hidden = rowOf(shown, name);
+  const rows = rowsOf({ shape: [Math.ceil(hidden.length / WIDTH), WIDTH], data: hidden });
   const firing = hidden.filter((v) => v > 0).length;
-  const text = `${firing} of ${hidden.length} hidden units fire for ${about.name}`;
-  const field = heatmap(rows, { label: text, colour: sequential(), className: "field" });
-  const onclick = () => about.page.open({ name, row: about.token, unit: strongest(hidden) });
-  const button = element("button", { class: "field", onclick, "aria-label": `${text}: open` }, field);
-  return [element("p", {}, element("b", {}, text), "."), button];
+  const label = `${firing} of ${hidden.length} hidden units fire for ${shown.tokens[shown.token]}`;
+  const unit = hidden.indexOf(Math.max(...hidden));
+  const onclick = () => shown.page.open({ name, row: shown.token, unit });
+  const field = heatmap(rows, { label, colour: sequential(), className: "field" });
+  const button = element(
+    "button",
+    { class: "field", "aria-label": `${label}: open`, onclick },
+    field,
+  );
+  return [element("p", {}, `${label}.`), button];
 }
 
-const strongest = (values) => values.indexOf(Math.max(...values));
-
-function drawStream(about, chosen) {
-  const { page, values } = about;
+function drawStream(shown) {
   const names = ["encoder/embedding/output"];
-  for (let i = 0; i < page.settings.num_layers; i++) names.push(`encoder/layer_${i}/ffn/result`);
+  for (let i = 0; i < shown.page.settings.num_layers; i++)
+    names.push(`encoder/layer_${i}/ffn/result`);
   return names.map((name, place) => {
-    if (!place) return lineOf(about, name, "enters the encoder");
-    const [before, after] = [names[place - 1], name].map((name) => rowOf({ ...about, values }, name));
+    if (!place) return lineOf(shown, name, "enters the encoder");
+    const [before, after] = [rowOf(shown, names[place - 1]), rowOf(shown, name)];
     const change = length(after.map((v, unit) => v - before[unit])) / length(before);
-    const row = lineOf(about, name, `after layer ${place}`, `moved by ${percent(change)}`);
-    if (place - 1 === chosen) row.classList.add("chosen");
+    const row = lineOf(shown, name, `after layer ${place}`, `changed by ${percent(change)}`);
+    if (place - 1 === shown.layer) row.classList.add("chosen");
     return row;
   });
 }
