@@ -89,6 +89,7 @@ def test_weights_that_do_not_fit_are_told(monkeypatch):
         page(tiny)
     monkeypatch.undo()
     weight = tiny.transformer.encoder.pos_embedding.embedding.embeddings
-    weight.assign(np.full(weight.shape, 1e6))
-    with pytest.raises(UserError, match="has a weight that float16 cannot hold"):
-        page(tiny)
+    for value in (1e6, np.nan):
+        weight.assign(np.full(weight.shape, value))
+        with pytest.raises(UserError, match="has a weight that float16 cannot hold"):
+            page(tiny)

@@ -85,7 +85,7 @@ def model_parts(translator, name):
         value, path = np.asarray(weight.value), weight.path.partition("/")[2]
         if path.endswith("kernel") and not path.endswith("ffn/output/kernel"):
             value = value.T
-        if np.abs(value).max() > FLOAT16_MOST:
+        if not np.abs(value).max() <= FLOAT16_MOST:  # or not a number
             raise UserError(f"{path}: has a weight that float16 cannot hold")
         model["weights"].append({"name": path, "shape": value.shape, "at": len(data)})
         data += value.astype("<f2" if value.ndim > 1 else "<f4").tobytes()
@@ -142,7 +142,8 @@ def vocabulary(tokenizer):
     }
     for what, found in unknown.items():
         if found:
-            raise UserError(f"the tokenizer has {what}, which the page does not know")
+            problem = f"the tokenizer has {what}, which the page does not know"
+            raise UserError(f"{problem}: choose another model")
     return {
         "pieces": [piece.piece for piece in model.pieces],
         # As short as float32 allows: the page makes float32 of them again.
