@@ -126,7 +126,7 @@ export function chips(
 // ---- Controls: each is { node, set(value, …) }, made once, so that it keeps the focus
 
 export function slider({ label, min = 0, max = 0, step = 1, format = String, onInput }) {
-  const input = element("input", { type: "range", min, max, step });
+  const input = element("input", { type: "range", "aria-label": label, min, max, step });
   const output = element("output");
   const node = element("label", { class: "control" }, `${label} `, input, " ", output);
   input.addEventListener("input", () => onInput(Number(input.value)));
@@ -142,7 +142,8 @@ export function slider({ label, min = 0, max = 0, step = 1, format = String, onI
 // `options` are texts; the value is the place of the chosen one.
 export function choice({ label, options, onInput }) {
   const made = options.map((option, place) => element("option", { value: place }, option));
-  const input = element("select", { oninput: () => onInput(Number(input.value)) }, made);
+  const oninput = () => onInput(Number(input.value));
+  const input = element("select", { "aria-label": label, oninput }, made);
   const node = element("label", { class: "control" }, `${label} `, input);
   return { node, input, set: (value) => (input.value = value) };
 }
