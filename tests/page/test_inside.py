@@ -132,8 +132,8 @@ def test_the_small_maps_choose_a_head(tab):
     tab.locator("#encoder .heads tr").nth(4).locator("button").nth(1).click()
     kept(tab, "layer", "2")
     kept(tab, "head", "4")
-    chosen = tab.locator("#encoder .small-map[aria-pressed='true'] canvas")
-    assert chosen.get_attribute("aria-label") == "Layer 2, head 4"
+    chosen = tab.locator("#encoder .small-map[aria-pressed='true'] img")
+    assert chosen.get_attribute("alt") == "Layer 2, head 4"
 
 
 def test_the_stream_tells_how_much_each_layer_changes_the_token(tab, tiny):
@@ -260,13 +260,15 @@ OPEN_ALL = """async () => {
     button.click();
     const part = (selector) => dialog.querySelector(selector);
     while (!part(".where")) await new Promise((go) => setTimeout(go, 1));
-    const [cells, canvas] = [part(".cells"), part("canvas")];
+    const cells = part(".cells");
+    await part("img").decode();
+    const { naturalWidth: width, naturalHeight: height } = part("img");
     for (const key of ["ArrowRight", "ArrowDown", "ArrowLeft"]) {
       cells.dispatchEvent(new KeyboardEvent("keydown", { key }));
       const { left, top } = part(".marker").style;
       const place = (share, count) => Math.round((parseFloat(share) / 100) * count);
-      const [row, unit] = [place(top, canvas.height), place(left, canvas.width)];
-      const value = tensor.data[row * canvas.width + unit]; // of the first head
+      const [row, unit] = [place(top, height), place(left, width)];
+      const value = tensor.data[row * width + unit]; // of the first head
       const filled = part(".filled").textContent.split(": ").at(-1);
       found.push([button.textContent, value, filled, part(".where").textContent]);
     }
