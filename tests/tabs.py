@@ -4,7 +4,7 @@
 def opened(browser, path, address="", **options):
     """The tab, without a network, and what it reports: errors, warnings, requests."""
     tab, events = browser.new_page(offline=True, **options), []
-    tab.on("pageerror", lambda error: events.append(error))
+    tab.on("pageerror", lambda error: events.append(error.stack))
     tab.on("console", lambda message: events.append(message.text))
 
     def asked(request):

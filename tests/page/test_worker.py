@@ -115,6 +115,19 @@ def test_every_value_has_a_name(tiny):
     np.testing.assert_allclose(before[:, 1], rows.std(1), rtol=1e-4)
 
 
+def test_the_model_s_own_numbers_have_the_names_of_python(tiny):
+    model, _ = model_parts(tiny, "tiny")
+    names = [weight["name"] for weight in model["weights"]]
+    (found,) = node.results(tiny, {"type": "weights", "names": [*names, "encoder/no"]})
+    assert list(found) == names
+    for weight in tiny.transformer.weights:
+        name = weight.path.partition("/")[2]
+        value = np.array(weight)
+        if name.endswith("kernel") and not name.endswith("ffn/output/kernel"):
+            value = value.T
+        np.testing.assert_array_equal(node.array(found[name]), value)
+
+
 def test_an_empty_text_is_empty(tiny):
     for text in ("", "  ", "\u200b"):
         (found,) = node.results(tiny, {"type": "translate", "text": text})

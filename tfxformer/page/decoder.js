@@ -3,6 +3,7 @@
 import { latest } from "./client.js";
 import { chips, choice, counted, element, grid, heatmap, links } from "./drawing.js";
 import { number, percent, picture, refill, slider, spell } from "./drawing.js";
+import { rowsOf } from "./panel.js";
 import { isChosen } from "./type.js";
 
 // What each layer is asked for.
@@ -24,6 +25,7 @@ export function mountDecoder(section, page) {
   const { num_heads, num_layers, num_decoder_layers: decoderLayers } = page.settings;
   const layers = decoderLayers ?? num_layers;
   const controls = makeControls(page, layers, num_heads);
+  const result = element("p", { class: "result", "aria-live": "polite" });
   const written = element("div");
   const likely = picture("The ten likeliest next tokens", "next-tokens");
   const reads = picture(
@@ -39,6 +41,7 @@ export function mountDecoder(section, page) {
   const pictures = [likely, reads, mask, cache].map(({ node }) => node);
   section.append(
     element("p", { class: "controls sticky" }, controls.step.node),
+    result,
     written,
     element("div", { class: "decoder-pictures" }, pictures),
   );
@@ -50,6 +53,7 @@ export function mountDecoder(section, page) {
       controls.step.set(state.step + 1, walk.steps.length);
       controls.layer.set(state.decoderLayer);
       controls.head.set(state.decoderHead);
+      result.textContent = walk.translation;
       refill(written, writtenSoFar(state, walk, page));
       refill(likely.body, candidates(state, walk, page));
       if (found.walk !== walk) {
@@ -92,15 +96,6 @@ function request(walk, layers) {
   return { source: walk.source, target: walk.ids.slice(0, -1), names };
 }
 
-// Rows of a tensor (…, rows, width) of the worker, of one head where it has heads.
-function rowsOf({ shape, data }, head = 0) {
-  const [rows, width] = shape.slice(-2);
-  const start = head * rows * width;
-  return Array.from({ length: rows }, (_, row) =>
-    data.subarray(start + row * width, start + (row + 1) * width),
-  );
-}
-
 const read = (walk) => ["<s>", ...walk.tokens.slice(0, -1)].map(spell);
 
 // ---- The tokens
@@ -113,8 +108,7 @@ function writtenSoFar({ step, forced }, walk, page) {
     onPick: (step) => page.update({ step }),
     pickLabel: (token) => `Step ${token + 1}`,
   });
-  const result = element("p", { class: "result", "aria-live": "polite" }, walk.translation);
-  return [result, row, ...(forced.length ? [yourChoice(walk, page)] : [])];
+  return [row, ...(forced.length ? [yourChoice(walk, page)] : [])];
 }
 
 // What the reader has chosen, and the way back.
@@ -246,14 +240,14 @@ function keyValueCache({ state, walk, values, page }) {
   };
   const columns = ["key", "value"].map((name) => {
     const label = `The ${name}s of ${step + 1} tokens, ${size} numbers each`;
-    const canvas = heatmap(kept(name), { label, className: "cache" });
-    canvas.style.height = `${20 * (step + 1)}px`;
+    const map = heatmap(kept(name), { label, className: "cache" });
+    map.style.height = `${20 * (step + 1)}px`;
     const open = () =>
       page.open({ name: `decoder/layer_${decoderLayer}/self_attention/${name}`, row: step });
     const button = element(
       "button",
       { class: "open", "aria-label": `${label}: open`, onclick: open },
-      canvas,
+      map,
     );
     return element("div", {}, element("div", { class: "title" }, `${name}s`), button);
   });

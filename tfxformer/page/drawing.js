@@ -66,33 +66,36 @@ export const largest = (values) => values.reduce((most, v) => Math.max(most, Mat
 
 // Rows of numbers as colours, a pixel each; the style gives the size. `scale` is the
 // number that has the full colour. The label says what it is; where the mouse is, the
-// number is told.
+// number is told. One canvas draws all: a page with many canvases is slow at each change.
+const canvas = document.createElement("canvas");
+
 export function heatmap(rows, { label, scale, colour = diverging(), className = "map" }) {
   const [height, width] = [rows.length, rows[0]?.length ?? 0];
-  const canvas = element("canvas", { class: className, role: "img", "aria-label": label });
-  Object.assign(canvas, { width, height });
-  if (!width) return canvas;
+  const map = element("img", { class: className, alt: label, draggable: "false" });
+  if (!width) return map;
   const most = scale ?? Math.max(...rows.map(largest));
   const pixels = new ImageData(width, height);
   rows.forEach((row, y) =>
     row.forEach((v, x) => pixels.data.set([...colour(v / (most || 1)), 255], 4 * (y * width + x))),
   );
+  Object.assign(canvas, { width, height });
   canvas.getContext("2d").putImageData(pixels, 0, 0);
-  canvas.addEventListener("mousemove", ({ offsetX, offsetY }) => {
+  map.src = canvas.toDataURL();
+  map.addEventListener("mousemove", ({ offsetX, offsetY }) => {
     const place = (offset, size, count) => Math.min(count - 1, Math.floor((offset / size) * count));
-    const x = Math.max(0, place(offsetX, canvas.clientWidth, width));
-    const y = Math.max(0, place(offsetY, canvas.clientHeight, height));
-    canvas.title = `${height > 1 ? `row ${y + 1}, ` : ""}number ${x + 1}: ${number(rows[y][x])}`;
+    const x = Math.max(0, place(offsetX, map.clientWidth, width));
+    const y = Math.max(0, place(offsetY, map.clientHeight, height));
+    map.title = `${height > 1 ? `row ${y + 1}, ` : ""}number ${x + 1}: ${number(rows[y][x])}`;
   });
-  return canvas;
+  return map;
 }
 
 // A vector as a strip of colours. With `onOpen` it is a button that opens its details.
 export function strip(values, { label, scale, colour, onOpen }) {
-  const canvas = heatmap([values], { label, scale, colour, className: "strip" });
-  if (!onOpen) return canvas;
+  const map = heatmap([values], { label, scale, colour, className: "strip" });
+  if (!onOpen) return map;
   const name = `${label}: open`;
-  return element("button", { class: "strip", "aria-label": name, onclick: onOpen }, canvas);
+  return element("button", { class: "strip", "aria-label": name, onclick: onOpen }, map);
 }
 
 // ---- Tokens
@@ -126,7 +129,7 @@ export function chips(
 // ---- Controls: each is { node, set(value, …) }, made once, so that it keeps the focus
 
 export function slider({ label, min = 0, max = 0, step = 1, format = String, onInput }) {
-  const input = element("input", { type: "range", min, max, step });
+  const input = element("input", { type: "range", "aria-label": label, min, max, step });
   const output = element("output");
   const node = element("label", { class: "control" }, `${label} `, input, " ", output);
   input.addEventListener("input", () => onInput(Number(input.value)));
@@ -142,7 +145,8 @@ export function slider({ label, min = 0, max = 0, step = 1, format = String, onI
 // `options` are texts; the value is the place of the chosen one.
 export function choice({ label, options, onInput }) {
   const made = options.map((option, place) => element("option", { value: place }, option));
-  const input = element("select", { oninput: () => onInput(Number(input.value)) }, made);
+  const oninput = () => onInput(Number(input.value));
+  const input = element("select", { "aria-label": label, oninput }, made);
   const node = element("label", { class: "control" }, `${label} `, input);
   return { node, input, set: (value) => (input.value = value) };
 }
@@ -347,7 +351,7 @@ function asSvg(box) {
     if (node.nodeType !== Node.ELEMENT_NODE || !node.getClientRects().length) return;
     const at = place(node.getBoundingClientRect());
     if (node.tagName === "svg") svg.append(styled(node, at));
-    else if (node.tagName === "CANVAS") svg.append(asImage(node, at));
+    else if (node.tagName === "IMG") svg.append(asImage(node, at));
     else {
       svg.append(...ground(node, at));
       node.childNodes.forEach(copy);
@@ -381,10 +385,10 @@ function ground(node, at) {
   return [element("rect", { ...at, rx: parseFloat(style.borderRadius) || 0, fill, stroke })];
 }
 
-const asImage = (canvas, at) =>
+const asImage = ({ src }, at) =>
   element("image", {
     ...at,
-    href: canvas.toDataURL(),
+    href: src,
     preserveAspectRatio: "none",
     style: "image-rendering: pixelated",
   });

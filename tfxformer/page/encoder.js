@@ -72,11 +72,11 @@ function maps({ values, layer, head, page }) {
   const map = (h) => (l) => {
     const rows = rowsOf(values[`encoder/layer_${l}/self_attention/weights`], h);
     const label = `Layer ${l + 1}, head ${h + 1}`;
-    const canvas = heatmap(rows, { label, scale: 1, colour: sequential() });
+    const small = heatmap(rows, { label, scale: 1, colour: sequential() });
     const pressed = String(l === layer && h === head);
     const onclick = () => page.update({ layer: l, head: h });
     const attributes = { class: "small-map", "aria-pressed": pressed, onclick };
-    return element("td", {}, element("button", attributes, canvas));
+    return element("td", {}, element("button", attributes, small));
   };
   const row = (h) =>
     element("tr", {}, header(`Head ${h + 1}`, "row"), places(num_layers).map(map(h)));

@@ -64,7 +64,7 @@ const COUNTED = ["part", "token", "layer", "head", "step", "decoderLayer", "deco
 
 const status = document.getElementById("status");
 const main = document.querySelector("main");
-const page = { tfxformer, update, open: (detail) => views.details.open(detail, walk) };
+const page = { tfxformer, update, open };
 const views = {};
 let state = { ...INITIAL };
 let walk = null;
@@ -89,8 +89,8 @@ function write() {
 
 // The state in an address. One without a text, as that of a link on this page, changes
 // only what it names.
-function read() {
-  const fields = new URLSearchParams(location.hash.slice(1));
+function read(address) {
+  const fields = new URLSearchParams(new URL(address).hash.slice(1));
   const found = fields.has("text") ? { ...INITIAL } : {};
   for (const [name, initial] of Object.entries(INITIAL)) {
     const text = fields.get(NAMES[name] ?? name);
@@ -122,12 +122,14 @@ function update(changes) {
   const text = changes.text !== undefined && changes.text !== state.text;
   const sentence = changes.part !== undefined && changes.part !== state.part;
   const anew = text ? OF_TEXT : sentence ? OF_SENTENCE : {};
+  // The walk is no longer the state's. Until the new one is there, views show the old one.
+  if (text) parts = [];
+  if (text || sentence || changes.forced) walk = null;
   state = withinLimits({ ...state, ...anew, ...changes });
   const changed = Object.keys(state).filter((name) => state[name] !== before[name]);
   clearTimeout(writing); // browsers limit how often an address may change
   writing = setTimeout(write, 200);
-  const translated = ["text", "part", "forced"];
-  if (changed.some((name) => translated.includes(name))) translate();
+  if (changed.some((name) => ["text", "part", "forced"].includes(name))) translate();
   if (changes.section) document.getElementById(state.section)?.scrollIntoView();
   if (changed.length) refresh((view) => view.uses.some((name) => changed.includes(name)));
 }
@@ -149,11 +151,15 @@ function withinLimits(state) {
   const limited = { ...state };
   for (const [name, limit] of Object.entries(most)) {
     const least = name === "beams" ? 1 : 0;
-    const value = state[name];
+    const value = name === "penalty" ? state[name] : Math.round(state[name]);
     if (value !== null) limited[name] = Math.max(least, Math.min(limit, value));
   }
   limited.forced = state.forced.filter((id) => id > 2 && id < target_vocab_size);
   return limited;
+}
+
+function open(detail) {
+  if (walk) views.details.open(detail, walk);
 }
 
 // ---- The views
@@ -232,6 +238,7 @@ async function translated(part, forced, signal) {
   if (!known.has(key)) {
     const steps = [];
     const onEvent = ({ step, translation }) => {
+      if (signal.aborted) return;
       steps.push(step);
       Object.assign(part, { steps, translation });
       views.type.grow(parts.indexOf(part));
@@ -267,8 +274,8 @@ async function start() {
   Object.assign(page, { name, settings });
   document.getElementById("about").textContent = about(name, settings);
   mount();
-  state = withinLimits({ ...INITIAL, ...read() });
-  addEventListener("hashchange", () => update(read()));
+  state = withinLimits({ ...INITIAL, ...read(location.href) });
+  addEventListener("hashchange", ({ newURL }) => update(read(newURL)));
   await translate();
   document.getElementById(state.section)?.scrollIntoView();
 }
