@@ -191,9 +191,10 @@ def test_an_address_breaks_only_what_there_is(tab, tiny):
 @pytest.mark.parametrize("name", MODELS)
 def test_each_value_opens_with_its_formula_filled_in(browser, tmp_path, name):
     _, path = write(tmp_path, **MODELS[name])
-    tab, events = opened(browser, path, "#" + urlencode({"text": TEXT}))
-    tab.locator("#details").scroll_into_view_if_needed()
+    tab, events = opened(browser, path, "#" + urlencode({"text": TEXT}), viewport=TALL)
     tab.wait_for_selector("#details.shown .part button")
+    tab.wait_for_selector("#encoder .steps")
+    tab.wait_for_selector("#embedding .line")
     found = tab.evaluate(OPEN_ALL)
     assert len(found) > 3 * 40
     for title, value, filled, _ in found:

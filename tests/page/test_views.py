@@ -104,8 +104,10 @@ def test_a_text_shows_its_tokens_with_ids_and_the_written_ones(tab, tiny):
 def test_the_reader_walks_through_the_sentence_of_her_choice(tab):
     first, second = ask(tab, "translate", TEXT)["parts"]
     assert tab.inner_text("#decoder .result") == first["translation"]
-    tab.get_by_label("Walk through sentence 2").check()
+    press(tab, "Walk through sentence 1", "ArrowDown")
     tab.wait_for_function(SHOWN, arg=second["translation"])
+    focused = "document.activeElement.labels[0].textContent"
+    assert tab.evaluate(focused).strip() == "Walk through sentence 2"
     assert texts(tab, "#decoder .chips button") == list(map(spell, second["tokens"]))
     address(tab, sentence="2")
 

@@ -33,7 +33,7 @@ const SWITCHES = {
       "TensorFlow’s tutorial, which loses this mask.",
   },
   scale: {
-    label: "No division by √d_k",
+    label: "No division by √dₖ",
     look: "Look for other words and less sure ones: each head reads little else than one token.",
   },
   residual: {

@@ -23,7 +23,8 @@ export function element(tag, attributes = {}, ...children) {
 // Three significant digits at most, with a real minus sign.
 export function number(value) {
   const size = Math.abs(value);
-  const digits = size >= 100 ? 0 : size >= 10 ? 1 : size >= 0.1 || size === 0 ? 2 : 3;
+  if (size < 0.0005) return "0.00"; // not "−0.000"
+  const digits = size >= 100 ? 0 : size >= 10 ? 1 : size >= 0.1 ? 2 : 3;
   return value.toFixed(digits).replace("-", "−");
 }
 

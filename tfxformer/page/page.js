@@ -72,13 +72,15 @@ let parts = []; // of the text: its sentences, translated or not yet
 let stop = new AbortController();
 const known = new Map(); // translations of sentences
 
+const same = (a, b) => JSON.stringify(a) === JSON.stringify(b);
+
 // ---- The address
 
 function write() {
   const fields = new URLSearchParams();
   for (const [name, initial] of Object.entries(INITIAL)) {
     const value = state[name];
-    if (name !== "text" && JSON.stringify(value) === JSON.stringify(initial)) continue;
+    if (name !== "text" && same(value, initial)) continue;
     const counted = COUNTED.includes(name) ? value + 1 : value;
     const text =
       Array.isArray(value) || typeof value !== "object" ? counted : JSON.stringify(value);
@@ -119,19 +121,18 @@ let writing = null;
 
 function update(changes) {
   const before = state;
-  const text = changes.text !== undefined && changes.text !== state.text;
-  const sentence = changes.part !== undefined && changes.part !== state.part;
-  const anew = text ? OF_TEXT : sentence ? OF_SENTENCE : {};
-  // The walk is no longer the state's. Until the new one is there, views show the old one.
-  if (text) parts = [];
-  if (text || sentence || changes.forced) walk = null;
+  const differs = (name) => name in changes && !same(changes[name], before[name]);
+  const anew = differs("text") ? OF_TEXT : differs("part") ? OF_SENTENCE : {};
+  const translated = ["text", "part", "forced"].some(differs);
+  // Until the new translation is there, views show the old one.
+  if (differs("text")) parts = [];
+  if (translated) walk = null;
   state = withinLimits({ ...state, ...anew, ...changes });
-  const changed = Object.keys(state).filter((name) => state[name] !== before[name]);
   clearTimeout(writing); // browsers limit how often an address may change
   writing = setTimeout(write, 200);
-  if (changed.some((name) => ["text", "part", "forced"].includes(name))) translate();
+  if (translated) translate();
   if (changes.section) document.getElementById(state.section)?.scrollIntoView();
-  if (changed.length) refresh((view) => view.uses.some((name) => changed.includes(name)));
+  refresh((view) => view.uses.some((name) => !same(state[name], before[name])));
 }
 
 function withinLimits(state) {
@@ -206,16 +207,8 @@ async function translate() {
   stop = new AbortController();
   const { signal } = stop;
   try {
-    const cut = await tfxformer.tokenize({ text: state.text });
+    if (!parts.length) await cut(signal);
     if (signal.aborted) return;
-    parts = cut.parts.map(({ space, text, ids, tokens }) => ({
-      space,
-      text,
-      source: ids,
-      sourceTokens: tokens,
-    }));
-    state = withinLimits(state);
-    views.type.begin(parts, cut.space, state);
     if (!parts.length) walkThrough(null);
     for (const [place, part] of parts.entries()) {
       const forced = place === state.part ? state.forced : [];
@@ -231,6 +224,20 @@ async function translate() {
     walkThrough(null);
     status.textContent = error.message;
   }
+}
+
+// Cuts the text into sentences, and shows their tokens.
+async function cut(signal) {
+  const found = await tfxformer.tokenize({ text: state.text });
+  if (signal.aborted) return;
+  parts = found.parts.map(({ space, text, ids, tokens }) => ({
+    space,
+    text,
+    source: ids,
+    sourceTokens: tokens,
+  }));
+  state = withinLimits(state);
+  views.type.begin(parts, found.space, state);
 }
 
 async function translated(part, forced, signal) {
@@ -263,9 +270,9 @@ function about(name, { num_layers, num_decoder_layers, num_heads, d_model, targe
   const layers = (count) => `${count} layer${count > 1 ? "s" : ""}`;
   const decoder = layers(num_decoder_layers ?? num_layers);
   return (
-    `This is the model “${name}”: an encoder of ${layers(num_layers)}, a decoder of ${decoder}, ` +
-    `${num_heads} heads in each, ${d_model} numbers for each token, and ` +
-    `${target_vocab_size.toLocaleString("en")} tokens that it can write.`
+    `The model “${name}” has an encoder of ${layers(num_layers)} and a decoder of ${decoder}, ` +
+    `each layer with ${num_heads} heads. It holds each token as ${d_model} numbers, and can write ` +
+    `${target_vocab_size.toLocaleString("en")} different tokens.`
   );
 }
 

@@ -1,5 +1,5 @@
-// What a layer of the encoder makes of a token: the heads together, Add & Norm, the
-// feed-forward network; and how the stream changes from layer to layer.
+// What a layer of the encoder makes of a token: step by step, with Add & Norm, and the
+// hidden units of its feed-forward network; and the token from layer to layer.
 
 import { element, heatmap, length, line, number, percent } from "./drawing.js";
 import { picture, refill, sequential, usual } from "./drawing.js";
@@ -7,54 +7,57 @@ import { rowsOf } from "./panel.js";
 
 const WIDTH = 64; // hidden units in a row of their picture
 
-// Each picture: its title, its file's name, its introduction, and what draws it.
-const PICTURES = [
-  [
-    "What do all heads of the layer give together?",
-    "output",
-    "The results of all heads stand side by side. The output matrix mixes them into one row.",
-    drawJoined,
-  ],
-  [
-    "Add & Norm, around the heads",
-    "add-and-norm",
-    "The layer adds the output to the row that came in: a residual connection. Normalisation " +
-      "gives each row about the same mean and deviation (how far numbers are from the mean).",
-    (shown) => drawAddAndNorm(shown, "self_attention", "output of the heads"),
-  ],
-  [
-    "Which hidden units of the feed-forward network fire?",
-    "hidden",
-    "Each hidden unit looks for a pattern in the token’s row. If it finds the pattern, it fires: " +
-      "it adds a row of its own to the output.",
-    drawHidden,
-  ],
-  [
-    "Add & Norm, around the feed-forward network",
-    "add-and-norm-2",
-    "The same again: add, and normalise.",
-    (shown) => drawAddAndNorm(shown, "ffn", "output of the network"),
-  ],
-  [
-    "How does the token change from layer to layer?",
-    "stream",
-    "Each layer adds to the row of the layer before: the residual stream. The numbers say how " +
-      "long the change is, compared with the row. Section 6 shows what happens without a layer.",
-    drawStream,
-  ],
+const STEPS =
+  "The results of all heads stand side by side, and the output matrix mixes them into one row. " +
+  "Around the heads and around the feed-forward network, the layer does the same: it adds their " +
+  "output to what came in (a residual connection), and it normalises. Normalisation gives each " +
+  "row about the same mean and deviation (how far the numbers are from the mean).";
+const HIDDEN =
+  "Each hidden unit looks for a pattern in the token’s row. If it finds the pattern, it fires: " +
+  "it adds a row of its own to the output.";
+const STREAM =
+  "Each layer adds to the row of the layer before: the residual stream. The numbers say how " +
+  "long the change is, compared with the row. Section 6 shows what happens without a layer.";
+
+// The values of a layer in the order of their computation, by where the layer norm is; with
+// the mean and the deviation before and after it.
+const ATTENDED = [
+  ["self_attention/concatenation", "all heads, side by side"],
+  ["self_attention/output", "× the output matrix"],
 ];
+const ORDER = {
+  pre: [
+    ["self_attention/x", "comes in", "self_attention/before"],
+    ["self_attention/input", "normalised", "self_attention/after"],
+    ...ATTENDED,
+    ["self_attention/sum", "added to what came in", "ffn/before"],
+    ["ffn/input", "normalised", "ffn/after"],
+    ["ffn/output", "feed-forward network"],
+    ["ffn/sum", "added: goes out"],
+  ],
+  post: [
+    ["self_attention/x", "comes in"],
+    ...ATTENDED,
+    ["self_attention/sum", "added to what came in", "self_attention/before"],
+    ["self_attention/result", "normalised", "self_attention/after"],
+    ["ffn/output", "feed-forward network"],
+    ["ffn/sum", "added", "ffn/before"],
+    ["ffn/result", "normalised: goes out", "ffn/after"],
+  ],
+};
 
 export function makeSublayers() {
-  const made = PICTURES.map(([title, name, text, draw]) => ({
-    ...picture(title, name, element("p", {}, text)),
-    draw,
-  }));
-  const node = element(
-    "div",
-    {},
-    made.map(({ node }) => node),
-  );
-  return { node, show: (shown) => made.forEach(({ body, draw }) => refill(body, draw(shown))) };
+  const made = (title, name, text) => picture(title, name, element("p", {}, text));
+  const steps = made("What does the layer make of the token, step by step?", "layer", STEPS);
+  const hidden = made("Which hidden units of the feed-forward network fire?", "hidden", HIDDEN);
+  const stream = made("How does the token change from layer to layer?", "stream", STREAM);
+  const node = element("div", {}, steps.node, hidden.node, stream.node);
+  function show(shown) {
+    refill(steps.body, drawSteps(shown));
+    refill(hidden.body, drawHidden(shown));
+    refill(stream.body, drawStream(shown));
+  }
+  return { node, show };
 }
 
 const rowOf = ({ values, token }, name) => rowsOf(values[name])[token];
@@ -66,37 +69,15 @@ function lineOf(shown, name, label, note) {
   return line(label, row, { scale: usual(row), note, onOpen });
 }
 
-function drawJoined(shown) {
-  const path = `encoder/layer_${shown.layer}/self_attention`;
-  return [
-    lineOf(shown, `${path}/concatenation`, "heads, side by side"),
-    lineOf(shown, `${path}/output`, "× the output matrix"),
-  ];
-}
-
-// In the order of the computation, with the mean and the deviation around the layer norm.
-function drawAddAndNorm(shown, part, output) {
-  const path = `encoder/layer_${shown.layer}/${part}`;
-  const moments = (when) => {
-    const [mean, deviation] = rowOf(shown, `${path}/${when}`);
+function drawSteps(shown) {
+  const path = `encoder/layer_${shown.layer}`;
+  const told = (name) => {
+    const [mean, deviation] = rowOf(shown, `${path}/${name}`);
     return `mean ${number(mean)}, deviation ${number(deviation)}`;
   };
-  const [before, after] = [moments("before"), moments("after")];
-  const name = `${shown.tokens[shown.token]} comes in`;
-  const pre = [
-    ["x", name, before],
-    ["input", "normalised", after],
-    ["output", output],
-    ["sum", "comes in + output"],
-  ];
-  const post = [
-    ["x", name],
-    ["output", output],
-    ["sum", "comes in + output", before],
-    ["result", "normalised", after],
-  ];
-  const lines = shown.page.settings.norm === "pre" ? pre : post;
-  return lines.map(([last, label, note]) => lineOf(shown, `${path}/${last}`, label, note));
+  return ORDER[shown.page.settings.norm].map(([name, label, moments]) =>
+    lineOf(shown, `${path}/${name}`, label, moments && told(moments)),
+  );
 }
 
 // The hidden units as a field of cells.
