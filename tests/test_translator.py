@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tfxformer.translator as translator_module
-from tfxformer import DecodingOptions, Tokenizer, Translator
+from tfxformer import DecodingOptions, Tokenizer, Transformer, Translator
 from tfxformer.corpora import phrasebook
 from tfxformer.errors import UserError
 from tfxformer.special_tokens import END_ID
@@ -358,3 +358,14 @@ def test_alignment_joins_the_tokens_of_a_word():
     assert [pair[:2] for pair in aligned] == [("the", "o"), ("cat", "gato")]
     np.testing.assert_allclose([weight for *_, weight in aligned], [0.9, 0.35])
     assert Explanation(["</s>"], [SPACE], np.ones((1, 1, 1, 1))).alignment() == []
+
+
+def test_a_translator_uses_changed_weights_after_fold_weights(translator):
+    copy = Translator(
+        translator.tokenizer, Transformer(**translator.transformer.config)
+    )
+    text, before = ["um gato"], copy.score(["um gato"], ["a cat"])
+    copy.transformer.set_weights(translator.transformer.get_weights())
+    assert copy.score(text, ["a cat"]) == before
+    copy.fold_weights()
+    assert copy.score(text, ["a cat"]) == translator.score(text, ["a cat"]) != before

@@ -1,23 +1,11 @@
 """The Transformer: token ids to logits (Figure 1 of the paper)."""
 
-from typing import NamedTuple
-
 import keras
 from keras import ops
 
 from tfxformer.layers import Decoder, Encoder, padding_mask
 from tfxformer.layers.kernels import add_bias
-from tfxformer.layers.masking import mask_bias
 from tfxformer.layers.sizes import as_size
-
-
-class EncodedSource(NamedTuple):
-    """The encoded sources in the form that decoding uses."""
-
-    # For each decoder layer the `KeyValue` of cross-attention.
-    key_value: tuple
-    # (batch, 1, 1, source): 0 at tokens, far below any score at padding.
-    mask_bias: object
 
 
 @keras.saving.register_keras_serializable("tfxformer")
@@ -226,19 +214,18 @@ class Transformer(keras.Model):
         # The logits carry no mask: the loss masks by the labels.
         return None
 
-    def project(self, x, output_weights=None):
+    def project(self, x):
         """Projects hidden states to logits (section 3.4).
 
         With tied embeddings, a logit is the product with the token's embedding.
 
         Args:
             x: ``(..., d_model)``.
-            output_weights: the result of `output_weights`, to reuse over many calls.
 
         Returns:
             ``(..., target_vocab_size)``.
         """
-        kernel, bias = output_weights or self.output_weights()
+        kernel, bias = self.output_weights()
         # One product over all positions. Reshaping also drops the Keras mask, which
         # the loss would otherwise apply a second time.
         *positions, depth = ops.shape(x)
@@ -260,43 +247,6 @@ class Transformer(keras.Model):
             embeddings, bias = self.output_embeddings()
             return ops.transpose(embeddings), bias
         return self.final_layer.kernel, self.final_layer.bias
-
-    def encode(self, source):
-        """Runs the encoder, and projects its output for each decoder layer.
-
-        Args:
-            source: token ids ``(batch, source)``.
-
-        Returns:
-            `EncodedSource`.
-        """
-        mask = padding_mask(source)
-        # (batch, source, d_model)
-        context = self.encoder(source, mask=mask, training=False)
-        return EncodedSource(
-            key_value=tuple(
-                layer.cross_attention.mha.project(context)
-                for layer in self.decoder.dec_layers
-            ),
-            mask_bias=mask_bias(mask, self.compute_dtype)[:, None, None, :],
-        )
-
-    def decode_step(self, tokens, position, encoded, cache):
-        """Runs the decoder on one more token of each hypothesis.
-
-        Args:
-            tokens: ids ``(batch * beams,)``; at first the start token.
-            position: their position, a scalar; 0 for the start token.
-            encoded: the result of `encode`.
-            cache: the KV cache: for each layer the `KeyValue` of self-attention, each
-                ``(batch, beams * heads, positions, key_dim)``.
-
-        Returns:
-            Hidden states ``(batch * beams, d_model)`` for `project`, the cache with
-            this position, and the cross-attention weights
-            ``(batch, beams, layers * heads, source)``.
-        """
-        return self.decoder.step(tokens, position, encoded, cache)
 
     @property
     def config(self):

@@ -5,11 +5,13 @@ import re
 import reprlib
 from dataclasses import dataclass
 
+import keras
 import numpy as np
 import tensorflow as tf
 
 from tfxformer import sentences
 from tfxformer.decoding import DecodingOptions, decode_steps
+from tfxformer.decoding.folded import FoldedTransformer, fold
 from tfxformer.decoding.options import NEVER
 from tfxformer.errors import UserError
 from tfxformer.repository import find_model, read_export, read_metadata
@@ -72,7 +74,8 @@ class Translator:
         self.max_length = transformer.max_length
         self.options = options or DecodingOptions()
         self.origin = None
-        signatures = Signatures(tokenizer, transformer, self.options)
+        self._weights = keras.tree.map_structure(tf.Variable, fold(transformer))
+        signatures = Signatures(tokenizer, transformer, self.options, self.folded)
         self.signatures = signatures.functions()
         self._complete = signatures.completion()
 
@@ -112,6 +115,22 @@ class Translator:
         translator = cls(*read_export(path), options)
         translator.origin = metadata.get("origin")
         return translator
+
+    def fold_weights(self):
+        """Takes over the transformer's weights. Call it after you have changed them.
+
+        Decoding uses a copy of the weights in another form; see `fold`.
+        """
+        keras.tree.map_structure(
+            lambda variable, value: variable.assign(value),
+            self._weights,
+            fold(self.transformer),
+        )
+
+    def folded(self):
+        """The model in the form that decoding uses: a `FoldedTransformer`."""
+        weights = keras.tree.map_structure(tf.convert_to_tensor, self._weights)
+        return FoldedTransformer(self.transformer, weights)
 
     def answers(self, signature, inputs):
         """Runs one signature of the exported model's contract.
@@ -300,12 +319,13 @@ class Translator:
             n_best=1, beam_size=1, length_penalty=None, coverage_penalty=0.0
         )
         forbidden = self.tokenizer.target.spellings(options.forbid)
+        folded = self.folded()
         done = ""
         for place, piece in enumerate(self.parts(text)):
             if place % 2:
                 source = encode_source(self.tokenizer, [piece], self.max_length - 1)
                 piece = ""
-                for ids in decode_steps(self.transformer, source, options, forbidden):
+                for ids in decode_steps(folded, source, options, forbidden):
                     piece = self.tokenizer.target.detokenize(ids[:, 0])[0]
                     piece = piece.numpy().decode()
                     # Hide a character of several tokens until it is complete.

@@ -28,7 +28,7 @@ class KeyValue(NamedTuple):
     value: object  # (batch, heads, source, key_dim)
 
 
-def scaled_dot_product_attention(query, key, value, mask=None, dropout=None, bias=None):
+def scaled_dot_product_attention(query, key, value, mask=None, dropout=None):
     """``softmax(Q K^T / sqrt(d_k)) V`` (section 3.2.1).
 
     Args:
@@ -38,8 +38,6 @@ def scaled_dot_product_attention(query, key, value, mask=None, dropout=None, bia
         mask: boolean, broadcasts to ``(batch, heads, target, source)``; True where
             attention is allowed. None hides nothing.
         dropout: a Keras dropout layer for the weights, or None.
-        bias: added to the scores in place of a mask: its `mask_bias`, computed once
-            for many calls. The weights of a fully masked row are then not 0.
 
     Returns:
         The weighted values ``(batch, heads, target, value_dim)``, and the weights
@@ -59,9 +57,7 @@ def scaled_dot_product_attention(query, key, value, mask=None, dropout=None, bia
     scores = few_rows_matmul(query, key, transpose_y=True)
     if mask is not None:
         # On a CPU, adding is several times faster than `ops.where` on the scores.
-        bias = mask_bias(mask, scores.dtype)
-    if bias is not None:
-        scores = scores + bias
+        scores = scores + mask_bias(mask, scores.dtype)
     weights = few_rows_softmax(scores)  # (batch, heads, target, source)
     if mask is not None:
         # This changes only rows that are fully masked.
@@ -152,20 +148,17 @@ class MultiHeadAttention(keras.layers.Layer):
 
     def split(self, x, length):
         """Splits the last axis into heads: ``(batch, heads, length, key_dim)``."""
-        if isinstance(length, int) and length == 1:  # nothing to transpose
-            return ops.reshape(x, (-1, self.num_heads, 1, self.key_dim))
         # (batch, length, heads, key_dim)
         x = ops.reshape(x, (-1, length, self.num_heads, self.key_dim))
         return ops.transpose(x, (0, 2, 1, 3))  # (batch, heads, length, key_dim)
 
-    def attend(self, query, key_value, mask=None, bias=None):
+    def attend(self, query, key_value, mask=None):
         """Attends with all heads, and joins them.
 
         Args:
             query: ``(batch, heads, target, key_dim)``.
             key_value: a `KeyValue`.
             mask: as for `scaled_dot_product_attention`.
-            bias: as for `scaled_dot_product_attention`.
 
         Returns:
             Rows ``(batch * target, d_model)``, and the weights
@@ -177,10 +170,8 @@ class MultiHeadAttention(keras.layers.Layer):
             key_value.value,
             mask=mask,
             dropout=self.dropout,
-            bias=bias,
         )  # (batch, heads, target, key_dim)
-        if x.shape[2] != 1:
-            x = ops.transpose(x, (0, 2, 1, 3))  # (batch, target, heads, key_dim)
+        x = ops.transpose(x, (0, 2, 1, 3))  # (batch, target, heads, key_dim)
         x = ops.reshape(x, (-1, self.num_heads * self.key_dim))
         return self.output_dense(x), weights  # (batch * target, d_model)
 
@@ -296,29 +287,6 @@ class CausalSelfAttention(BaseAttention):
         y = self.mha(y, y, mask=visible)  # (batch, length, d_model)
         return self.add_and_norm(x, y, mask=mask)
 
-    def step(self, x, cache):
-        """Runs the layer on one more position of each hypothesis.
-
-        Args:
-            x: ``(batch * beams, d_model)``.
-            cache: the `KeyValue` of the positions before.
-
-        Returns:
-            The next x, ``(batch * beams, d_model)``, and the cache with this position.
-        """
-        y = self.add_and_norm.before(x)
-        # Each hypothesis attends to its own positions: beams and heads share an axis.
-        shape = (-1, cache.key.shape[1], 1, self.key_dim)
-        query = ops.reshape(self.mha.query_dense(y), shape)
-        key = ops.reshape(self.mha.key_dense(y), shape)
-        value = ops.reshape(self.mha.value_dense(y), shape)
-        cache = KeyValue(
-            key=ops.concatenate([cache.key, key], axis=2),
-            value=ops.concatenate([cache.value, value], axis=2),
-        )  # (batch, beams * heads, positions, key_dim)
-        y, _ = self.mha.attend(query, cache)  # (batch * beams, d_model)
-        return self.add_and_norm(x, y), cache
-
 
 @keras.saving.register_keras_serializable("tfxformer")
 class CrossAttention(BaseAttention):
@@ -349,23 +317,3 @@ class CrossAttention(BaseAttention):
         )
         x = self.add_and_norm(x, y)
         return (x, weights) if return_attention_scores else x
-
-    def step(self, x, key_value, bias, beams):
-        """Runs the layer on one more position of each hypothesis.
-
-        Args:
-            x: ``(batch * beams, d_model)``.
-            key_value: the source's `KeyValue`.
-            bias: hides padding, ``(batch, 1, 1, source)``; see `mask_bias`.
-            beams: the number of hypotheses of a sentence.
-
-        Returns:
-            The next x, ``(batch * beams, d_model)``, and the weights
-            ``(batch, heads, beams, source)``.
-        """
-        y = self.add_and_norm.before(x)
-        # The hypotheses of a sentence share its source: each is one query.
-        # (batch, heads, beams, key_dim)
-        query = self.mha.split(self.mha.query_dense(y), beams)
-        y, weights = self.mha.attend(query, key_value, bias=bias)
-        return self.add_and_norm(x, y), weights

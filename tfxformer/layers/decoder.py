@@ -121,24 +121,6 @@ class DecoderLayer(keras.layers.Layer):
         x = self.ffn(x)
         return (x, weights) if return_attention_scores else x
 
-    def step(self, x, *, source, source_bias, cache):
-        """Runs the layer on one more position of each hypothesis.
-
-        Args:
-            x: ``(batch * beams, d_model)``.
-            source: the source's `KeyValue` in this layer.
-            source_bias: hides the source's padding, ``(batch, 1, 1, source)``.
-            cache: the `KeyValue` of the positions before.
-
-        Returns:
-            The next x, the cache with this position, and the weights of
-            cross-attention ``(batch, heads, beams, source)``.
-        """
-        beams = cache.key.shape[1] // self.num_heads
-        x, cache = self.causal_self_attention.step(x, cache)
-        x, weights = self.cross_attention.step(x, source, source_bias, beams)
-        return self.ffn(x), cache, weights
-
     def get_config(self):
         return super().get_config() | {
             "d_model": self.d_model,
@@ -285,27 +267,6 @@ class Decoder(keras.layers.Layer):
         if not return_attention_scores:
             return x
         return x, ops.stack(attention, axis=1)  # (batch, layers, heads, target, source)
-
-    def step(self, tokens, position, encoded, cache):
-        """Runs the decoder on one more token of each hypothesis.
-
-        See `Transformer.decode_step`.
-        """
-        x = self.pos_embedding.step(tokens, position)  # (batch * beams, d_model)
-        written, attention = [], []
-        for number, layer in enumerate(self.dec_layers):
-            x, layer_cache, weights = layer.step(
-                x,
-                source=encoded.key_value[number],
-                source_bias=encoded.mask_bias,
-                cache=cache[number],
-            )
-            written.append(layer_cache)
-            attention.append(weights)  # (batch, heads, beams, source)
-        attention = ops.concatenate(attention, axis=1)
-        # (batch, beams, layers * heads, source)
-        attention = ops.transpose(attention, (0, 2, 1, 3))
-        return self.final_norm(x), tuple(written), attention
 
     def get_config(self):
         return super().get_config() | {
