@@ -32,16 +32,10 @@ LINK = re.compile(r"(\]\()([^)#\s]*)(#[^)\s]*)?(\))")
 NAME = re.compile(r"\[`([\w.]+)`\]\([./]*(tfxformer/\S+)\.py\)")
 # A list or table of links, whose heading becomes the caption in the site's menu.
 MENU = re.compile(r"(?:^## (.*)\n\n)?^<!-- toctree -->\n((?:.+\n)+)", re.MULTILINE)
-SENTENCE = "O gato preto bebeu o leite."
-# The comments "made: attention" and "made: page" become these. The files that they show
-# come from `write_files`.
-ATTENTION = (
-    '<iframe src="attention_page.html" title="Attention of the shipped model" '
-    'sandbox="allow-scripts" class="attention"></iframe>\n\n'
-    f"*The shipped model translates “{SENTENCE}”. Point at a token to see "
-    "which tokens it attends to, and choose a layer and a head. "
-    "`tfxformer plot attention` makes this page for your own sentence.*"
-)
+# The picture of the front page that links to the page of the shipped model.
+PICTURE = "decoding.gif"
+LINKED = r'<a href="page.html">\g<0></a>'
+# The comment "made: page" becomes this; `write_files` writes the page.
 PAGE = (
     '<p><a href="page.html"><strong>Open the page of the shipped model</strong></a> '
     "(37 MB).</p>"
@@ -105,7 +99,7 @@ def check_cheat_sheet(app, config):
 
 
 def write_files(app, error):
-    """Writes the shipped model's page, and the attention page of the front page.
+    """Writes the page of the shipped model.
 
     Args:
         app: the Sphinx application.
@@ -113,18 +107,11 @@ def write_files(app, error):
     """
     from tfxformer import Translator
     from tfxformer.page.packing import page
-    from tfxformer.plots.attention_maps import attention_maps, readable
-    from tfxformer.plots.attention_page import attention_page
     from tfxformer.repository import SHIPPED
 
     if error is None and app.builder.format == "html":
-        translator = Translator.load()
-        html = page(translator, SHIPPED)
+        html = page(Translator.load(), SHIPPED)
         (Path(app.outdir) / "page.html").write_text(html, "utf-8")
-        queries, keys, weights = attention_maps(translator, SENTENCE)["cross"]
-        sides = readable(queries), readable(keys)
-        html = attention_page(*sides, weights, "Cross-attention")
-        (Path(app.outdir) / "attention_page.html").write_text(html, "utf-8")
 
 
 def adapt(app, name, source):
@@ -142,7 +129,7 @@ def adapt(app, name, source):
     for file, page in PAGES.items():
         if page == f"{name}.md":
             text = linked((ROOT / file).read_text("utf-8"), file)
-    text = text.replace("<!-- made: attention -->", ATTENTION)
+    text = re.sub(rf"!\[.*\]\({PICTURE}\)", LINKED, text)
     text = text.replace("<!-- made: page -->", PAGE)
     source[0] = "\n".join([text, *menus])
 
