@@ -106,7 +106,7 @@ def write_files(app, error):
         error: the error that ended the build, or None.
     """
     from tfxformer import Translator
-    from tfxformer.page.packing import page
+    from tfxformer.page import page
     from tfxformer.repository import SHIPPED
 
     if error is None and app.builder.format == "html":

@@ -16,7 +16,7 @@ from numpy.testing import assert_allclose
 
 from tfxformer import Tokenizer, Translator
 from tfxformer.decoding import DecodingOptions, length_limit
-from tfxformer.page.packing import model_parts
+from tfxformer.page import model_parts
 from tfxformer.special_tokens import END_ID, START_ID
 
 PAGE = Path(__file__).parent.parent / "tfxformer" / "page"

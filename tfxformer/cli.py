@@ -501,13 +501,10 @@ def demo(
     with exit code 0, Ctrl-C with 130. With --to, the page is a file that needs no
     server and no network.
     """
-    from tfxformer.demo import serve_page
+    from tfxformer.page import page, serve_page
 
     def make():
-        translator = load_translator(run)
-        from tfxformer.page.packing import page
-
-        return page(translator, model_name(run)).encode()
+        return page(load_translator(run), model_name(run)).encode()
 
     if to:
         check_output("--to", to)

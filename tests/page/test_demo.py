@@ -12,10 +12,10 @@ from pathlib import Path
 import node
 import pytest
 
+import tfxformer.page
 from tfxformer import corpora
 from tfxformer.config import load_config
-from tfxformer.page import packing
-from tfxformer.page.packing import page
+from tfxformer.page import page
 from tfxformer.training.run import Run
 from tfxformer.translator import Translator
 
@@ -92,7 +92,7 @@ def test_a_reader_who_leaves_while_the_page_loads_does_not_disturb_the_server(
     while_served, run, capfd, monkeypatch
 ):
     large = 30_000_000 * "x"  # more than a connection holds
-    monkeypatch.setattr(packing, "page", lambda *_: large)
+    monkeypatch.setattr(tfxformer.page, "page", lambda *_: large)
 
     def visit(address):
         port = urllib.parse.urlsplit(address).port
@@ -136,8 +136,9 @@ def test_a_trained_run_and_its_export_have_the_page_of_the_same_model(
 
 
 def changed(**values):
-    """Changes values of packing.py, such as what the page knows."""
-    return lambda patch: [patch.setattr(packing, *item) for item in values.items()]
+    """Changes values of the package, such as what the page knows."""
+    package = tfxformer.page
+    return lambda patch: [patch.setattr(package, *item) for item in values.items()]
 
 
 NOTHING = changed()

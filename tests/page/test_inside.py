@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from tabs import opened
 
-from tfxformer.page.packing import page
+from tfxformer.page import page
 
 TEXT = "O gato bebe."
 ROOT = Path(node.PAGE).parent.parent

@@ -1,4 +1,4 @@
-"""packing.py: which models a page holds, what it refuses, how modules are joined."""
+"""Which models a page holds, what it refuses, how modules are joined."""
 
 import re
 from pathlib import Path
@@ -8,12 +8,12 @@ import numpy as np
 import oracle
 import pytest
 
+import tfxformer.page
 from tfxformer import Translator
 from tfxformer.config import load_config
 from tfxformer.errors import UserError
 from tfxformer.exporting.marian import import_marian
-from tfxformer.page import packing
-from tfxformer.page.packing import bundle, page
+from tfxformer.page import bundle, page
 from tfxformer.special_tokens import END_ID
 from tfxformer.training.run import build_model
 
@@ -84,7 +84,7 @@ def test_new_settings_are_not_left_out_silently(monkeypatch):
 
 def test_weights_that_do_not_fit_are_told(monkeypatch):
     tiny = node.new_tiny(num_layers=1)
-    monkeypatch.setattr(packing, "MOST_BYTES", 10_000)
+    monkeypatch.setattr(tfxformer.page, "MOST_BYTES", 10_000)
     with pytest.raises(UserError, match="holds at most 0 MB: choose a smaller model"):
         page(tiny)
     monkeypatch.undo()

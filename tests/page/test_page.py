@@ -4,7 +4,7 @@ import node
 import pytest
 from tabs import opened
 
-from tfxformer.page.packing import page
+from tfxformer.page import page
 from tfxformer.translator import Translator
 
 TEXT = "O gato bebe. A casa é azul!"

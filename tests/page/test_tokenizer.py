@@ -10,7 +10,7 @@ import sentencepiece
 
 from tfxformer import Tokenizer
 from tfxformer.errors import UserError
-from tfxformer.page.packing import vocabulary
+from tfxformer.page import vocabulary
 from tfxformer.repository import read_export, shipped_model
 
 LINES = ["O gato bebe leite.", "A Casa é azul", "ação e coração"] * 50

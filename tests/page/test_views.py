@@ -8,7 +8,7 @@ import node
 import pytest
 from tabs import opened
 
-from tfxformer.page.packing import page
+from tfxformer.page import page
 from tfxformer.special_tokens import END_ID
 
 TEXT = "O gato bebe. A casa é azul!"

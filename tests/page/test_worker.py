@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tfxformer.decoding import DecodingOptions
-from tfxformer.page.packing import model_parts
+from tfxformer.page import model_parts
 from tfxformer.special_tokens import END_ID
 from tfxformer.translator import Translator
 
