@@ -191,25 +191,6 @@ class Transformer(keras.Model):
             training=training,
         )
 
-    def attention(self, inputs):
-        """The cross-attention weights for the ``inputs`` of a call, without dropout.
-
-        Returns:
-            ``(batch, layers, heads, target, source)``.
-        """
-        source, target_in = inputs
-        source_mask = padding_mask(source)
-        # (batch, source, d_model)
-        context = self.encoder(source, mask=source_mask, training=False)
-        _, weights = self.decoder(
-            target_in,
-            context,
-            context_mask=source_mask,
-            return_attention_scores=True,
-            training=False,
-        )
-        return weights
-
     def compute_mask(self, inputs, previous_mask=None):
         # The logits carry no mask: the loss masks by the labels.
         return None

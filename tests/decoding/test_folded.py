@@ -35,7 +35,7 @@ def test_logits_and_attention_equal_the_models(variant):
     tokens = TARGET.reshape(-1) != 0
     expected = model((SOURCE, TARGET)).numpy().reshape(tokens.size, -1)
     assert_allclose(folded.project(hidden)[tokens], expected[tokens], atol=2e-5)
-    expected = model.attention((SOURCE, TARGET)).numpy().swapaxes(1, 3)
+    expected = oracle.cross_attention(model).swapaxes(1, 3)
     attention = attention.numpy().swapaxes(1, 3)  # (batch, target, heads, layers, S)
     assert_allclose(attention[TARGET != 0], expected[TARGET != 0], atol=1e-5)
 

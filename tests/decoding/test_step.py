@@ -48,7 +48,7 @@ def test_decoder_steps_equal_the_full_forward_pass(variant):
     source, rows = SOURCE.repeat(3, axis=0), target.reshape(9, 5)
     expected = model((source, rows)).numpy()
     assert_allclose(logits, expected, atol=2e-5)
-    attention = model.attention((source, rows))  # (rows, layers, heads, T, S)
+    attention = oracle.cross_attention(model)  # (rows, layers, heads, T, S)
     assert_allclose(weights.reshape(attention.shape), attention, atol=1e-5)
 
 

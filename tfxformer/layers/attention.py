@@ -296,10 +296,9 @@ class CrossAttention(BaseAttention):
         x: the decoder's hidden states, ``(batch, target, d_model)``.
         context: the encoder's output, ``(batch, source, d_model)``.
         context_mask: padding mask of the source, ``(batch, source)``.
-        return_attention_scores: also return the weights.
 
     Returns:
-        As for `MultiHeadAttention`.
+        ``(batch, target, d_model)``.
 
     Example:
         >>> import numpy as np
@@ -309,11 +308,7 @@ class CrossAttention(BaseAttention):
         ((1, 3, 16), (1, 2, 3, 5))
     """
 
-    def call(self, x, context, context_mask=None, return_attention_scores=False):
+    def call(self, x, context, context_mask=None):
         y = self.add_and_norm.before(x)
-        # y: (batch, target, d_model); weights: (batch, heads, target, source)
-        y, weights = self.mha(
-            y, context, mask=key_mask(context_mask), return_attention_scores=True
-        )
-        x = self.add_and_norm(x, y)
-        return (x, weights) if return_attention_scores else x
+        y = self.mha(y, context, mask=key_mask(context_mask))
+        return self.add_and_norm(x, y)  # (batch, target, d_model)

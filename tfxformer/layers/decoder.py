@@ -4,7 +4,6 @@ A layer is causal self-attention, cross-attention and a feed-forward network.
 """
 
 import keras
-from keras import ops
 
 from tfxformer.layers.attention import CausalSelfAttention, CrossAttention
 from tfxformer.layers.feed_forward import FeedForward
@@ -33,12 +32,9 @@ class DecoderLayer(keras.layers.Layer):
         context: the encoder's output, ``(batch, source, d_model)``.
         x_mask: padding mask of x, ``(batch, target)``.
         context_mask: padding mask of the source, ``(batch, source)``.
-        return_attention_scores: also return the weights of cross-attention.
 
     Returns:
-        ``(batch, target, d_model)``, and with ``return_attention_scores`` also the
-        weights ``(batch, heads, target, source)``. ``last_attn_scores`` is that of
-        `CrossAttention`.
+        ``(batch, target, d_model)``. ``last_attn_scores`` is that of `CrossAttention`.
 
     Raises:
         ValueError: ``num_heads`` does not divide ``d_model``.
@@ -110,16 +106,10 @@ class DecoderLayer(keras.layers.Layer):
         self.cross_attention.build(x_shape)
         self.ffn.build(x_shape)
 
-    def call(
-        self, x, context, x_mask=None, context_mask=None, return_attention_scores=False
-    ):
+    def call(self, x, context, x_mask=None, context_mask=None):
         x = self.causal_self_attention(x, mask=x_mask)  # (batch, target, d_model)
-        # weights: (batch, heads, target, source)
-        x, weights = self.cross_attention(
-            x, context, context_mask=context_mask, return_attention_scores=True
-        )
-        x = self.ffn(x)
-        return (x, weights) if return_attention_scores else x
+        x = self.cross_attention(x, context, context_mask=context_mask)
+        return self.ffn(x)
 
     def get_config(self):
         return super().get_config() | {
@@ -159,12 +149,10 @@ class Decoder(keras.layers.Layer):
         context: the encoder's output, ``(batch, source, d_model)``.
         x_mask: padding mask ``(batch, target)``; None for ``x != 0``.
         context_mask: padding mask of the source, ``(batch, source)``.
-        return_attention_scores: also return the weights of cross-attention.
 
     Returns:
-        ``(batch, target, d_model)``, and with ``return_attention_scores`` also the
-        weights ``(batch, layers, heads, target, source)``. ``last_attn_scores`` is the
-        last layer's (see `CrossAttention`).
+        ``(batch, target, d_model)``. ``last_attn_scores`` is the last layer's (see
+        `CrossAttention`).
 
     Example:
         >>> import numpy as np
@@ -246,27 +234,14 @@ class Decoder(keras.layers.Layer):
         for layer in (*self.dec_layers, self.final_norm):
             layer.build((*x_shape, self.d_model))
 
-    def call(
-        self, x, context, x_mask=None, context_mask=None, return_attention_scores=False
-    ):
+    def call(self, x, context, x_mask=None, context_mask=None):
         if x_mask is None:
             x_mask = padding_mask(x)
         x = self.pos_embedding(x, mask=x_mask)  # (batch, target, d_model)
         x = self.dropout(x)
-        attention = []
         for layer in self.dec_layers:
-            x, weights = layer(
-                x,
-                context,
-                x_mask=x_mask,
-                context_mask=context_mask,
-                return_attention_scores=True,
-            )
-            attention.append(weights)  # (batch, heads, target, source)
-        x = self.final_norm(x)
-        if not return_attention_scores:
-            return x
-        return x, ops.stack(attention, axis=1)  # (batch, layers, heads, target, source)
+            x = layer(x, context, x_mask=x_mask, context_mask=context_mask)
+        return self.final_norm(x)
 
     def get_config(self):
         return super().get_config() | {
