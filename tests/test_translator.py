@@ -8,7 +8,6 @@ import shutil
 import numpy as np
 import pytest
 
-import tfxformer.translator as translator_module
 from tfxformer import DecodingOptions, Tokenizer, Transformer, Translator
 from tfxformer.corpora import phrasebook
 from tfxformer.errors import UserError
@@ -300,34 +299,6 @@ def test_forbidden_words_are_not_written(translator, options):
     for word in words:
         assert not any(re.search(rf"\b{word}\b", line) for line in changed)
     assert without(texts[:1]) == changed[:1]  # a sentence at a time
-    *_, streamed = without.stream(texts[0])
-    assert options.get("beam_size") or streamed == changed[0]
-
-
-def test_a_stream_grows_token_by_token_to_the_whole_translation(brief):
-    stream = [*brief.stream(TEXT)]
-    # One item for each token, then the translation.
-    assert len(stream) == 9 and len({*stream}) > 2 and stream[-1] == brief(TEXT)
-    assert all(b.startswith(a) for a, b in itertools.pairwise(stream))
-    for text in (" Olá!  Bom dia.\n\nSim。Não。\n", "\n\n"):
-        assert [*brief.stream(text)][-1] == brief(text)
-
-
-def test_a_stream_follows_all_decoding_options_but_the_beam(translator, brief):
-    model = translator.tokenizer, translator.transformer
-    beam = DecodingOptions(beam_size=3, n_best=2, length_penalty=0.6, max_length=8)
-    assert [*Translator(*model, beam).stream(TEXT)] == [*brief.stream(TEXT)]
-    drawn = DecodingOptions(sampling=True, temperature=3.0, seed=3, max_length=8)
-    sampled = Translator(*model, drawn)
-    assert [*sampled.stream(TEXT)][-1] == sampled(TEXT) != brief(TEXT)
-
-
-def test_a_stream_never_shows_part_of_a_character(translator, monkeypatch):
-    """Some characters have three bytes, and each byte is a token."""
-    (ids,) = translator.tokenizer.tokenize(["a漢a"]).numpy()
-    steps = [ids[None, None, : i + 1] for i in range(len(ids))]
-    monkeypatch.setattr(translator_module, "decode_steps", lambda *_: steps)
-    assert [*translator.stream("qualquer")] == ["a", "a", "a", "a漢", "a漢a", "a漢a"]
 
 
 def test_explain_returns_the_attention_of_a_forward_pass_over_the_translation(

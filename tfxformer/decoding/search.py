@@ -66,21 +66,16 @@ def decode(
         >>> tuple(decoded.score.shape)
         (1, 1)
     """
-    model = _folded(model)
+    if not isinstance(model, FoldedTransformer):
+        if not model.built:
+            model.build()
+        model = FoldedTransformer(model)
     sources, search = _prepare(
         model, source, options, prefix=prefix, forbidden=forbidden
     )
     ids, score, rank = repeat(search, sources)
     weights = _attention(model, sources.encoded, ids) if attention else None
     return Decoded(ids, score, rank, weights)
-
-
-def _folded(model):
-    if isinstance(model, FoldedTransformer):
-        return model
-    if not model.built:
-        model.build()
-    return FoldedTransformer(model)
 
 
 def _attention(model, encoded, ids):
@@ -97,39 +92,6 @@ def _attention(model, encoded, ids):
     # Padding has no attention.
     written = ops.cast(padding_mask(ids), "float32")[:, :, None, None, :, None]
     return weights * written
-
-
-def decode_steps(model, source, options=None, forbidden=()):
-    """Translates as `decode` does, and yields the result after each token.
-
-    Each step takes longer than in a graph; the tokens are the same.
-
-    Args:
-        model: as for `decode`.
-        source: int32 token ids ``(batch, source)``, each with its end token, padded.
-        options: `DecodingOptions` without a beam; None is greedy.
-        forbidden: as for `decode`.
-
-    Yields:
-        int32 ``(batch, n_best, positions)`` after each token: the tokens so far, then
-        padding.
-
-    Example:
-        >>> import numpy as np
-        >>> from tfxformer import Transformer
-        >>> sizes = {"num_layers": 1, "d_model": 16, "num_heads": 2, "dff": 32}
-        >>> model = Transformer(input_vocab_size=50, target_vocab_size=50, **sizes)
-        >>> source = np.array([[7, 8, 3]])
-        >>> *_, last = decode_steps(model, source)
-        >>> np.array_equal(last, decode(model, source).ids)
-        True
-    """
-    sources, search = _prepare(_folded(model), source, options, forbidden=forbidden)
-    state, position = search.start(sources), ops.zeros((), "int32")
-    while bool(ops.any(search.going(state))):
-        state = search.step(position, sources, state)
-        position = position + 1
-        yield state.ids
 
 
 def _prepare(model, source, options, prefix=None, forbidden=()):
