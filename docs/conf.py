@@ -80,7 +80,7 @@ def setup(app):
     app.connect("config-inited", made.copy_notebooks)
     app.connect("config-inited", made.check_cheat_sheet)
     app.connect("source-read", made.adapt)
-    app.connect("build-finished", made.write_attention_page)
+    app.connect("build-finished", made.write_files)
     app.connect("autodoc-process-docstring", made.adapt_docstring, priority=400)
     app.connect("autodoc-process-signature", made.plain_signature)
     app.connect("missing-reference", made.resolve_alias)

@@ -32,14 +32,13 @@ LINK = re.compile(r"(\]\()([^)#\s]*)(#[^)\s]*)?(\))")
 NAME = re.compile(r"\[`([\w.]+)`\]\([./]*(tfxformer/\S+)\.py\)")
 # A list or table of links, whose heading becomes the caption in the site's menu.
 MENU = re.compile(r"(?:^## (.*)\n\n)?^<!-- toctree -->\n((?:.+\n)+)", re.MULTILINE)
-SENTENCE = "O gato preto bebeu o leite."
-# The front page has this frame, with the page that `write_attention_page` writes.
-ATTENTION = (
-    '<iframe src="attention_page.html" title="Attention of the shipped model" '
-    'sandbox="allow-scripts" class="attention"></iframe>\n\n'
-    f"*The shipped model translates “{SENTENCE}”. Point at a token to see "
-    "which tokens it attends to, and choose a layer and a head. "
-    "`tfxformer plot attention` makes this page for your own sentence.*"
+# The picture of the front page that links to the page of the shipped model.
+PICTURE = "decoding.gif"
+LINKED = r'<a href="page.html">\g<0></a>'
+# The comment "made: page" becomes this; `write_files` writes the page.
+PAGE = (
+    '<p><a href="page.html"><strong>Open the page of the shipped model</strong></a> '
+    "(37 MB).</p>"
 )
 
 
@@ -99,22 +98,20 @@ def check_cheat_sheet(app, config):
         raise ValueError("cheat_sheet.md: could not read its tables")
 
 
-def write_attention_page(app, error):
-    """Writes the attention page for the front page, with the shipped model.
+def write_files(app, error):
+    """Writes the page of the shipped model.
 
     Args:
         app: the Sphinx application.
         error: the error that ended the build, or None.
     """
     from tfxformer import Translator
-    from tfxformer.plots.attention_maps import attention_maps, readable
-    from tfxformer.plots.attention_page import attention_page
+    from tfxformer.page import page
+    from tfxformer.repository import SHIPPED
 
     if error is None and app.builder.format == "html":
-        queries, keys, weights = attention_maps(Translator.load(), SENTENCE)["cross"]
-        sides = readable(queries), readable(keys)
-        page = attention_page(*sides, weights, "Cross-attention")
-        (Path(app.outdir) / "attention_page.html").write_text(page, "utf-8")
+        html = page(Translator.load(), SHIPPED)
+        (Path(app.outdir) / "page.html").write_text(html, "utf-8")
 
 
 def adapt(app, name, source):
@@ -132,7 +129,8 @@ def adapt(app, name, source):
     for file, page in PAGES.items():
         if page == f"{name}.md":
             text = linked((ROOT / file).read_text("utf-8"), file)
-    text = text.replace("<!-- made: attention -->", ATTENTION)
+    text = re.sub(rf"!\[.*\]\({PICTURE}\)", LINKED, text)
+    text = text.replace("<!-- made: page -->", PAGE)
     source[0] = "\n".join([text, *menus])
 
 
@@ -177,7 +175,7 @@ def linked(text, file):
         path = path / "README.md" if path.is_dir() else path
         where = path.relative_to(ROOT).as_posix()
         page = PAGES.get(where, where.removeprefix("docs/"))
-        if path.suffix == ".py":
+        if path.suffix in (".py", ".js"):
             return f"{start}{up}../{where}{end}"  # a file to download
         if page == where and not where.startswith("notebooks/"):
             raise ValueError(f"{file}: {target} is not a page of the site")

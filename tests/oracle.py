@@ -84,6 +84,11 @@ def stack_weights(stack):
     return weights
 
 
+def cross_attention(model):
+    """The weights of the last call, ``(batch, layers, heads, target, source)``."""
+    return np.stack([x.last_attn_scores for x in model.decoder.dec_layers], axis=1)
+
+
 def transformer_weights(model):
     weights = {x: stack_weights(getattr(model, x)) for x in ("encoder", "decoder")}
     if model.final_layer is not None:

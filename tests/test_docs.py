@@ -102,6 +102,8 @@ def test_the_site_builds_without_warnings_and_loads_no_remote_files(tmp_path):
         loaded = r'<(?:script|img|iframe)[^>]* src="(?:https?:)?//'
         loaded += r'|<link[^>]*stylesheet[^>]*"(?:https?:)?//'
         assert not re.search(loaded, page)
+    for name in ("index.html", "learn.html"):
+        assert 'href="page.html"' in (tmp_path / "html" / name).read_text("utf-8")
     settings = (tmp_path / "html" / "reference" / "settings.html").read_text("utf-8")
     assert 'id="tfxformer.config.TrainingConfig.steps"' in settings
     assert "Updates of the weights." in settings

@@ -8,8 +8,7 @@ import shutil
 import numpy as np
 import pytest
 
-import tfxformer.translator as translator_module
-from tfxformer import DecodingOptions, Tokenizer, Translator
+from tfxformer import DecodingOptions, Tokenizer, Transformer, Translator
 from tfxformer.corpora import phrasebook
 from tfxformer.errors import UserError
 from tfxformer.special_tokens import END_ID
@@ -300,34 +299,6 @@ def test_forbidden_words_are_not_written(translator, options):
     for word in words:
         assert not any(re.search(rf"\b{word}\b", line) for line in changed)
     assert without(texts[:1]) == changed[:1]  # a sentence at a time
-    *_, streamed = without.stream(texts[0])
-    assert options.get("beam_size") or streamed == changed[0]
-
-
-def test_a_stream_grows_token_by_token_to_the_whole_translation(brief):
-    stream = [*brief.stream(TEXT)]
-    # One item for each token, then the translation.
-    assert len(stream) == 9 and len({*stream}) > 2 and stream[-1] == brief(TEXT)
-    assert all(b.startswith(a) for a, b in itertools.pairwise(stream))
-    for text in (" Olá!  Bom dia.\n\nSim。Não。\n", "\n\n"):
-        assert [*brief.stream(text)][-1] == brief(text)
-
-
-def test_a_stream_follows_all_decoding_options_but_the_beam(translator, brief):
-    model = translator.tokenizer, translator.transformer
-    beam = DecodingOptions(beam_size=3, n_best=2, length_penalty=0.6, max_length=8)
-    assert [*Translator(*model, beam).stream(TEXT)] == [*brief.stream(TEXT)]
-    drawn = DecodingOptions(sampling=True, temperature=3.0, seed=3, max_length=8)
-    sampled = Translator(*model, drawn)
-    assert [*sampled.stream(TEXT)][-1] == sampled(TEXT) != brief(TEXT)
-
-
-def test_a_stream_never_shows_part_of_a_character(translator, monkeypatch):
-    """Some characters have three bytes, and each byte is a token."""
-    (ids,) = translator.tokenizer.tokenize(["a漢a"]).numpy()
-    steps = [ids[None, None, : i + 1] for i in range(len(ids))]
-    monkeypatch.setattr(translator_module, "decode_steps", lambda *_: steps)
-    assert [*translator.stream("qualquer")] == ["a", "a", "a", "a漢", "a漢a", "a漢a"]
 
 
 def test_explain_returns_the_attention_of_a_forward_pass_over_the_translation(
@@ -358,3 +329,14 @@ def test_alignment_joins_the_tokens_of_a_word():
     assert [pair[:2] for pair in aligned] == [("the", "o"), ("cat", "gato")]
     np.testing.assert_allclose([weight for *_, weight in aligned], [0.9, 0.35])
     assert Explanation(["</s>"], [SPACE], np.ones((1, 1, 1, 1))).alignment() == []
+
+
+def test_a_translator_uses_changed_weights_after_fold_weights(translator):
+    copy = Translator(
+        translator.tokenizer, Transformer(**translator.transformer.config)
+    )
+    text, before = ["um gato"], copy.score(["um gato"], ["a cat"])
+    copy.transformer.set_weights(translator.transformer.get_weights())
+    assert copy.score(text, ["a cat"]) == before
+    copy.fold_weights()
+    assert copy.score(text, ["a cat"]) == translator.score(text, ["a cat"]) != before

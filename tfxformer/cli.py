@@ -33,7 +33,7 @@ from tfxformer.corpora.files import pick, read_argument, read_texts
 from tfxformer.decoding import DecodingOptions
 from tfxformer.errors import Stopped, UserError, check_output, write_file
 from tfxformer.plots.commands import app as plot
-from tfxformer.repository import shipped_model
+from tfxformer.repository import model_name, shipped_model
 from tfxformer.server import ServerSettings
 
 log = logging.getLogger("tfxformer")
@@ -490,18 +490,27 @@ def verify(
 @app.command(rich_help_panel="Look")
 def demo(
     run: Model = None,
-    host: Annotated[str, Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, Option(min=0, max=65535, help="0 for a free one.")] = 7860,
+    to: Annotated[
+        Path | None, Option(help="Write the page to this .html file instead.")
+    ] = None,
 ):
-    """Open a local web page to translate and to look at attention.
+    """Show every number of the model as it translates, on a web page.
 
-    Prints the page's address. SIGTERM stops it with exit code 0, Ctrl-C with 130.
+    Prints the address of the page, which only this machine can open. SIGTERM stops it
+    with exit code 0, Ctrl-C with 130. With --to, the page is a file that needs no
+    server and no network.
     """
-    need("demo", ["gradio", "matplotlib"])
-    start_tensorflow()
-    from tfxformer.demo import demo
+    from tfxformer.page import page, serve_page
 
-    demo(run, host, port)
+    def make():
+        return page(load_translator(run), model_name(run)).encode()
+
+    if to:
+        check_output("--to", to)
+        print(write_file(to, make()))
+    else:
+        serve_page(make, port)
 
 
 app.add_typer(plot, name="plot", rich_help_panel="Look")

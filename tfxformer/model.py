@@ -1,23 +1,15 @@
 """The Transformer: token ids to logits (Figure 1 of the paper)."""
 
-from typing import NamedTuple
-
 import keras
 from keras import ops
 
 from tfxformer.layers import Decoder, Encoder, padding_mask
-from tfxformer.layers.kernels import add_bias
-from tfxformer.layers.masking import mask_bias
-from tfxformer.layers.sizes import as_size
+from tfxformer.layers.kernels import add_bias, as_size
 
-
-class EncodedSource(NamedTuple):
-    """The encoded sources in the form that decoding uses."""
-
-    # For each decoder layer the `KeyValue` of cross-attention.
-    key_value: tuple
-    # (batch, 1, 1, source): 0 at tokens, far below any score at padding.
-    mask_bias: object
+# The arguments that the encoder and the decoder have in common.
+STACK = {"d_model", "num_heads", "dff", "dropout_rate", "norm", "max_length"}
+STACK |= {"learned_positions", "use_positions", "attention_dropout"}
+STACK |= {"activation_dropout", "activation"}
 
 
 @keras.saving.register_keras_serializable("tfxformer")
@@ -99,76 +91,70 @@ class Transformer(keras.Model):
     ):
         super().__init__(**kwargs)
         self.supports_masking = True
-        self.num_layers = as_size("num_layers", num_layers)
-        self.d_model = as_size("d_model", d_model)
-        self.num_heads = as_size("num_heads", num_heads)
-        self.dff = as_size("dff", dff)
-        self.input_vocab_size = as_size("input_vocab_size", input_vocab_size)
-        self.target_vocab_size = as_size("target_vocab_size", target_vocab_size)
-        self.dropout_rate = dropout_rate
-        self.norm = norm
-        self.max_length = as_size("max_length", max_length)
-        self.learned_positions = learned_positions
-        self.use_positions = use_positions
-        self.tie_embeddings = tie_embeddings
-        self.attention_dropout = attention_dropout
-        self.activation_dropout = activation_dropout
-        self.activation = activation
-        self.has_output_bias = output_bias
-        self.num_decoder_layers = num_decoder_layers
         if num_decoder_layers is not None:
-            self.num_decoder_layers = as_size("num_decoder_layers", num_decoder_layers)
-        if tie_embeddings is True and self.input_vocab_size != self.target_vocab_size:
+            num_decoder_layers = as_size("num_decoder_layers", num_decoder_layers)
+        # The arguments that make this model again, by name.
+        self.config = {
+            "num_layers": as_size("num_layers", num_layers),
+            "d_model": as_size("d_model", d_model),
+            "num_heads": as_size("num_heads", num_heads),
+            "dff": as_size("dff", dff),
+            "input_vocab_size": as_size("input_vocab_size", input_vocab_size),
+            "target_vocab_size": as_size("target_vocab_size", target_vocab_size),
+            "dropout_rate": dropout_rate,
+            "norm": norm,
+            "max_length": as_size("max_length", max_length),
+            "learned_positions": learned_positions,
+            "use_positions": use_positions,
+            "tie_embeddings": tie_embeddings,
+            "attention_dropout": attention_dropout,
+            "activation_dropout": activation_dropout,
+            "activation": activation,
+            "output_bias": output_bias,
+            "num_decoder_layers": num_decoder_layers,
+        }
+        if tie_embeddings is True and input_vocab_size != target_vocab_size:
             raise ValueError(
                 "tie_embeddings needs one vocabulary: input_vocab_size="
                 f"{input_vocab_size}, target_vocab_size={target_vocab_size}"
             )
-        self.encoder = Encoder(
-            num_layers=self.num_layers,
-            d_model=self.d_model,
-            num_heads=self.num_heads,
-            dff=self.dff,
-            vocab_size=self.input_vocab_size,
-            dropout_rate=dropout_rate,
-            norm=norm,
-            max_length=self.max_length,
-            learned_positions=learned_positions,
-            use_positions=use_positions,
-            attention_dropout=attention_dropout,
-            activation_dropout=activation_dropout,
-            activation=activation,
-            name="encoder",
-            dtype=self.dtype_policy,
-        )
-        shared = (
-            self.encoder.pos_embedding.embedding if tie_embeddings is True else None
-        )
-        self.decoder = Decoder(
-            num_layers=(
-                self.num_layers if num_decoder_layers is None else num_decoder_layers
-            ),
-            d_model=self.d_model,
-            num_heads=self.num_heads,
-            dff=self.dff,
-            vocab_size=self.target_vocab_size,
-            dropout_rate=dropout_rate,
-            norm=norm,
-            max_length=self.max_length,
-            learned_positions=learned_positions,
-            use_positions=use_positions,
-            attention_dropout=attention_dropout,
-            activation_dropout=activation_dropout,
-            activation=activation,
-            embedding=shared,
-            name="decoder",
-            dtype=self.dtype_policy,
-        )
+        self._make_stacks()
         self.final_layer = None
         self.output_bias = None
         if not tie_embeddings:
             self.final_layer = keras.layers.Dense(
-                self.target_vocab_size, name="final_layer", dtype=self.dtype_policy
+                self.target_vocab_size, name="final_layer", dtype=self.dtype_policy.name
             )
+
+    d_model = property(lambda self: self.config["d_model"])
+    num_heads = property(lambda self: self.config["num_heads"])
+    target_vocab_size = property(lambda self: self.config["target_vocab_size"])
+    norm = property(lambda self: self.config["norm"])
+    max_length = property(lambda self: self.config["max_length"])
+    learned_positions = property(lambda self: self.config["learned_positions"])
+    use_positions = property(lambda self: self.config["use_positions"])
+    tie_embeddings = property(lambda self: self.config["tie_embeddings"])
+    activation = property(lambda self: self.config["activation"])
+
+    def _make_stacks(self):
+        """Makes the encoder and the decoder, which may share their embedding."""
+        config = self.config
+        both = {name: value for name, value in config.items() if name in STACK}
+        both["dtype"] = self.dtype_policy.name
+        self.encoder = Encoder(
+            num_layers=config["num_layers"],
+            vocab_size=config["input_vocab_size"],
+            name="encoder",
+            **both,
+        )
+        if self.tie_embeddings is True:
+            both["embedding"] = self.encoder.pos_embedding.embedding
+        self.decoder = Decoder(
+            num_layers=config["num_decoder_layers"] or config["num_layers"],
+            vocab_size=config["target_vocab_size"],
+            name="decoder",
+            **both,
+        )
 
     def build(self, input_shape=None):
         source_shape, target_shape = input_shape or ((None, None), (None, None))
@@ -176,7 +162,7 @@ class Transformer(keras.Model):
         self.decoder.build(target_shape)
         if self.final_layer is not None:
             self.final_layer.build((*target_shape, self.d_model))
-        elif self.has_output_bias:
+        elif self.config["output_bias"]:
             shape = (self.target_vocab_size,)
             self.output_bias = self.add_weight(shape, "zeros", name="output_bias")
         self.built = True
@@ -203,42 +189,22 @@ class Transformer(keras.Model):
             training=training,
         )
 
-    def attention(self, inputs):
-        """The cross-attention weights for the ``inputs`` of a call, without dropout.
-
-        Returns:
-            ``(batch, layers, heads, target, source)``.
-        """
-        source, target_in = inputs
-        source_mask = padding_mask(source)
-        # (batch, source, d_model)
-        context = self.encoder(source, mask=source_mask, training=False)
-        _, weights = self.decoder(
-            target_in,
-            context,
-            context_mask=source_mask,
-            return_attention_scores=True,
-            training=False,
-        )
-        return weights
-
     def compute_mask(self, inputs, previous_mask=None):
         # The logits carry no mask: the loss masks by the labels.
         return None
 
-    def project(self, x, output_weights=None):
+    def project(self, x):
         """Projects hidden states to logits (section 3.4).
 
         With tied embeddings, a logit is the product with the token's embedding.
 
         Args:
             x: ``(..., d_model)``.
-            output_weights: the result of `output_weights`, to reuse over many calls.
 
         Returns:
             ``(..., target_vocab_size)``.
         """
-        kernel, bias = output_weights or self.output_weights()
+        kernel, bias = self.output_weights()
         # One product over all positions. Reshaping also drops the Keras mask, which
         # the loss would otherwise apply a second time.
         *positions, depth = ops.shape(x)
@@ -260,66 +226,6 @@ class Transformer(keras.Model):
             embeddings, bias = self.output_embeddings()
             return ops.transpose(embeddings), bias
         return self.final_layer.kernel, self.final_layer.bias
-
-    def encode(self, source):
-        """Runs the encoder, and projects its output for each decoder layer.
-
-        Args:
-            source: token ids ``(batch, source)``.
-
-        Returns:
-            `EncodedSource`.
-        """
-        mask = padding_mask(source)
-        # (batch, source, d_model)
-        context = self.encoder(source, mask=mask, training=False)
-        return EncodedSource(
-            key_value=tuple(
-                layer.cross_attention.mha.project(context)
-                for layer in self.decoder.dec_layers
-            ),
-            mask_bias=mask_bias(mask, self.compute_dtype)[:, None, None, :],
-        )
-
-    def decode_step(self, tokens, position, encoded, cache):
-        """Runs the decoder on one more token of each hypothesis.
-
-        Args:
-            tokens: ids ``(batch * beams,)``; at first the start token.
-            position: their position, a scalar; 0 for the start token.
-            encoded: the result of `encode`.
-            cache: the KV cache: for each layer the `KeyValue` of self-attention, each
-                ``(batch, beams * heads, positions, key_dim)``.
-
-        Returns:
-            Hidden states ``(batch * beams, d_model)`` for `project`, the cache with
-            this position, and the cross-attention weights
-            ``(batch, beams, layers * heads, source)``.
-        """
-        return self.decoder.step(tokens, position, encoded, cache)
-
-    @property
-    def config(self):
-        """The arguments that make this model again, by name."""
-        return {
-            "num_layers": self.num_layers,
-            "d_model": self.d_model,
-            "num_heads": self.num_heads,
-            "dff": self.dff,
-            "input_vocab_size": self.input_vocab_size,
-            "target_vocab_size": self.target_vocab_size,
-            "dropout_rate": self.dropout_rate,
-            "norm": self.norm,
-            "max_length": self.max_length,
-            "learned_positions": self.learned_positions,
-            "use_positions": self.use_positions,
-            "tie_embeddings": self.tie_embeddings,
-            "attention_dropout": self.attention_dropout,
-            "activation_dropout": self.activation_dropout,
-            "activation": self.activation,
-            "output_bias": self.has_output_bias,
-            "num_decoder_layers": self.num_decoder_layers,
-        }
 
     def get_config(self):
         return super().get_config() | self.config

@@ -25,11 +25,13 @@ class Signatures:
         tokenizer: a `Tokenizer`.
         transformer: the `Transformer` that was trained with it.
         options: `DecodingOptions`.
+        folded: a function that returns the transformer's `FoldedTransformer`. Each
+            signature calls it once, in its graph.
     """
 
-    def __init__(self, tokenizer, transformer, options):
+    def __init__(self, tokenizer, transformer, options, folded):
         self.tokenizer = tokenizer
-        self.transformer = transformer
+        self.folded = folded
         self.one_best = options.updated(n_best=1)
         self.n_best = n_best_options(options)
         self.forbidden = tokenizer.target.spellings(options.forbid)
@@ -90,7 +92,13 @@ class Signatures:
         target_in, target_out = encode_target(
             self.tokenizer.target, translation, self.longest
         )  # (batch, target) each
-        logits = self.transformer((source, target_in), training=False)
+        folded = self.folded()
+        hidden, _ = folded.forward(target_in, folded.encode(source))
+        # (batch, target, vocab)
+        logits = tf.reshape(
+            folded.project(hidden),
+            [*tf.unstack(tf.shape(target_in)), self.tokenizer.target.vocab_size],
+        )
         is_token = tf.cast(padding_mask(target_out), tf.float32)  # (batch, target)
         total = tf.reduce_sum(token_loss(target_out, logits) * is_token, axis=1)
         mean = -total / tf.maximum(tf.reduce_sum(is_token, axis=1), 1.0)  # (batch,)
@@ -127,7 +135,7 @@ class Signatures:
 
     def _decode(self, source, options, prefix=None, attention=False):
         return decode(
-            self.transformer,
+            self.folded(),
             source,
             options,
             prefix=prefix,

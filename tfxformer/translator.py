@@ -5,16 +5,17 @@ import re
 import reprlib
 from dataclasses import dataclass
 
+import keras
 import numpy as np
 import tensorflow as tf
 
 from tfxformer import sentences
-from tfxformer.decoding import DecodingOptions, decode_steps
+from tfxformer.decoding import DecodingOptions
+from tfxformer.decoding.folded import FoldedTransformer, fold
 from tfxformer.decoding.options import NEVER
 from tfxformer.errors import UserError
 from tfxformer.repository import find_model, read_export, read_metadata
 from tfxformer.signatures import Signatures
-from tfxformer.tokenizer import encode_source
 from tfxformer.training.run import Run
 
 log = logging.getLogger("tfxformer")
@@ -51,9 +52,6 @@ class Translator:
         (2, '')
         >>> translator.parts("Um gato. Um cão.")
         ['', 'Um gato.', ' ', 'Um cão.', '']
-        >>> *_, whole = translator.stream("um gato")
-        >>> whole == translator("um gato")
-        True
     """
 
     def __init__(self, tokenizer, transformer, options=None):
@@ -72,7 +70,8 @@ class Translator:
         self.max_length = transformer.max_length
         self.options = options or DecodingOptions()
         self.origin = None
-        signatures = Signatures(tokenizer, transformer, self.options)
+        self._weights = keras.tree.map_structure(tf.Variable, fold(transformer))
+        signatures = Signatures(tokenizer, transformer, self.options, self.folded)
         self.signatures = signatures.functions()
         self._complete = signatures.completion()
 
@@ -112,6 +111,22 @@ class Translator:
         translator = cls(*read_export(path), options)
         translator.origin = metadata.get("origin")
         return translator
+
+    def fold_weights(self):
+        """Takes over the transformer's weights. Call it after you have changed them.
+
+        Decoding uses a copy of the weights in another form; see `fold`.
+        """
+        keras.tree.map_structure(
+            lambda variable, value: variable.assign(value),
+            self._weights,
+            fold(self.transformer),
+        )
+
+    def folded(self):
+        """The model in the form that decoding uses: a `FoldedTransformer`."""
+        weights = keras.tree.map_structure(tf.convert_to_tensor, self._weights)
+        return FoldedTransformer(self.transformer, weights)
 
     def answers(self, signature, inputs):
         """Runs one signature of the exported model's contract.
@@ -283,35 +298,6 @@ class Translator:
             for i, line in zip(rows, answer["translation"], strict=True):
                 translations[i] = line.decode()
         return translations
-
-    def stream(self, text):
-        """Translates a text and yields the translation so far after each token.
-
-        Options with a beam decode greedily here, since hypotheses in a beam overtake
-        one another.
-
-        Args:
-            text: a string of any length; bytes are decoded as UTF-8.
-
-        Yields:
-            The translation so far, a string, after each token; at the end, all of it.
-        """
-        options = self.options.updated(
-            n_best=1, beam_size=1, length_penalty=None, coverage_penalty=0.0
-        )
-        forbidden = self.tokenizer.target.spellings(options.forbid)
-        done = ""
-        for place, piece in enumerate(self.parts(text)):
-            if place % 2:
-                source = encode_source(self.tokenizer, [piece], self.max_length - 1)
-                piece = ""
-                for ids in decode_steps(self.transformer, source, options, forbidden):
-                    piece = self.tokenizer.target.detokenize(ids[:, 0])[0]
-                    piece = piece.numpy().decode()
-                    # Hide a character of several tokens until it is complete.
-                    yield done + piece.rstrip("\ufffd")
-            done += piece
-        yield done
 
     def parts(self, text):
         """Splits a text into the parts that the model translates.

@@ -13,7 +13,7 @@ import tensorflow as tf  # noqa: E402
 from tfxformer import Translator  # noqa: E402
 from tfxformer.decoding import DecodingOptions, decode  # noqa: E402
 
-model = Translator.load(sys.argv[1]).transformer
+translator = Translator.load(sys.argv[1])
 searches = {}
 
 
@@ -21,7 +21,7 @@ def search(batch, beam):
     if beam not in searches:
         options = DecodingOptions(beam_size=beam)
         searches[beam] = tf.function(
-            lambda source: decode(model, source, options).ids[:, 0],
+            lambda source: decode(translator.folded(), source, options).ids[:, 0],
             input_signature=[tf.TensorSpec((None, None), tf.int32)],
         )
     return searches[beam](tf.constant(batch, tf.int32)).numpy()

@@ -1,12 +1,16 @@
 """Makes the phrasebook: sentences written by hand, then sentences from patterns.
 
+500 pairs for validation and 500 for tests come first.
+
 python recipes/phrasebook/make.py tfxformer/corpora/data/phrasebook.tsv.gz
 """
 
 import argparse
 import gzip
 import random
+from collections import Counter
 from collections.abc import Iterator
+from itertools import chain, pairwise
 from math import prod
 from pathlib import Path
 
@@ -15,17 +19,25 @@ import patterns_people  # noqa: F401
 import patterns_town  # noqa: F401
 from patterns import PATTERNS, Pattern
 
-from tfxformer.corpora import Pair
+from tfxformer.corpora import Pair, Pairs
+from tfxformer.corpora.splitting import hold_out, key
 
 # So that no pattern drowns the others; the small ones give all they have.
 MOST_PER_PATTERN = 300
+# A held-out sentence has no two words in a row that fewer pairs have: nothing that is
+# left would teach a model what they mean.
+LEAST_FREQUENCY = 3
 
 
 def main():
     """Write the phrasebook to the file that the command line names."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out", type=Path, help="the gzipped TSV to write")
-    text = "".join(f"{pair.source}\t{pair.target}\n" for pair in pairs())
+    made = Pairs(pairs())
+    sizes = {"validation": 500, "test": 500}
+    splits = hold_out(made, sizes, seed=0, kept=rare(made, LEAST_FREQUENCY))
+    ordered = chain(splits["validation"], splits["test"], splits["train"])
+    text = "".join(f"{pair.source}\t{pair.target}\n" for pair in ordered)
     # Without a time, so that the same pairs give the same bytes.
     parser.parse_args().out.write_bytes(gzip.compress(text.encode(), mtime=0))
 
@@ -39,6 +51,23 @@ def pairs() -> Iterator[Pair]:
         for pair in sample(pattern, MOST_PER_PATTERN):
             translation.setdefault(pair.source, pair.target)
     return (Pair(*item) for item in translation.items())
+
+
+def rare(pairs: Pairs, frequency: int) -> list[int]:
+    """Give the indices of pairs with two words in a row that too few pairs have."""
+    indices: set[int] = set()
+    for side in (0, 1):
+        sequences = [in_a_row(pair[side]) for pair in pairs]
+        counts = Counter(chain.from_iterable(sequences))
+        for index, runs in enumerate(sequences):
+            if any(counts[run] < frequency for run in runs):
+                indices.add(index)
+    return sorted(indices)
+
+
+def in_a_row(text: str) -> set[tuple[str, str]]:
+    """Give each two words in a row, with the beginning and the end."""
+    return {*pairwise(["", *key(text).split(), ""])}
 
 
 def hand_written() -> Iterator[Pair]:

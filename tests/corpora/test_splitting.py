@@ -5,14 +5,15 @@ import hashlib
 import random
 import subprocess
 import sys
-from itertools import chain, combinations
+from collections import Counter
+from itertools import chain, combinations, pairwise
 from pathlib import Path
 
 import pytest
 
 from tfxformer import corpora
 from tfxformer.corpora import Counts, Pair, Pairs, clean, phrasebook
-from tfxformer.corpora.splitting import _key, hold_out
+from tfxformer.corpora.splitting import hold_out, key
 from tfxformer.errors import UserError
 
 
@@ -20,14 +21,14 @@ def leaks(splits):
     """Sentences that are in two splits, ignoring case and punctuation."""
     for one, other in combinations(splits.values(), 2):
         for side in (0, 1):
-            keys = [{_key(pair[side]) for pair in pairs} for pairs in (one, other)]
+            keys = [{key(pair[side]) for pair in pairs} for pairs in (one, other)]
             yield from keys[0] & keys[1]
 
 
-def test_sentences_that_differ_in_case_or_punctuation_have_one_key():
-    assert _key("Olá,  Ana!") == _key("OLÁ ANA")
-    assert _key("A\u0301gua") == _key("Água")
-    assert _key("avó") != _key("avô")
+def test_sentences_that_differ_in_case_or_punctuation_have_onekey():
+    assert key("Olá,  Ana!") == key("OLÁ ANA")
+    assert key("A\u0301gua") == key("Água")
+    assert key("avó") != key("avô")
 
 
 @pytest.mark.parametrize("case", range(0, 60, 4))
@@ -58,12 +59,11 @@ def test_hold_out_keeps_pairs_that_share_a_sentence_in_one_split():
         hold_out(chained, {"test": 1}, seed=0)
 
 
-def test_hold_out_leaves_pairs_with_rare_word_sequences_in_train():
-    pairs = [(f"o {a} e o {b}", f"an {a} and {b}") for a in "xyz" for b in "xyz"]
-    rare = ("o x e a z", "an x and z")
+def test_hold_out_keeps_the_groups_of_chosen_pairs_in_train():
+    pairs = Pairs([("a", "1"), ("A!", "2"), ("b", "3"), ("c", "4")])
     for seed in range(20):
-        splits = hold_out(Pairs([*pairs, rare]), {"test": 8}, seed, least_frequency=2)
-        assert rare in splits["train"] and pairs[2] in splits["train"]  # its English
+        splits = hold_out(pairs, {"test": 1}, seed, kept=[1, 3])
+        assert list(splits["test"]) == [("b", "3")]
 
 
 # --- The phrasebook ---
@@ -76,6 +76,17 @@ def test_the_phrasebook_s_splits_have_fixed_sizes_and_the_same_test_pairs():
     assert list(leaks(splits)) == []
     digest = hashlib.sha256(repr([tuple(pair) for pair in splits["test"]]).encode())
     assert digest.hexdigest().startswith("f2799fcb9e8292e6")
+
+
+def test_each_two_words_in_a_row_of_a_held_out_sentence_are_in_three_pairs():
+    splits = phrasebook()
+    for side in (0, 1):
+        counts = Counter()
+        for pair in chain(*splits.values()):
+            counts.update({*pairwise(["", *key(pair[side]).split(), ""])})
+        for pair in chain(splits["validation"], splits["test"]):
+            runs = pairwise(["", *key(pair[side]).split(), ""])
+            assert min(counts[run] for run in runs) >= 3
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from decoding_oracle import (
 )
 from numpy.testing import assert_allclose, assert_array_equal
 
-from tfxformer.decoding import DecodingOptions, decode, decode_steps
+from tfxformer.decoding import DecodingOptions, decode
 from tfxformer.special_tokens import END_ID
 
 # Only the end token; short ones; some end at once, some are cut off late.
@@ -127,17 +127,6 @@ def test_greedy_scores_in_a_float16_graph_agree_with_a_forward_pass():
     for source, ids, score in zip(SENTENCES, found.ids, found.score, strict=True):
         (expected,) = score_all(small_model(**half), source, [written(ids[0])])
         assert_allclose(score[0], expected.score, atol=0.02)
-
-
-@pytest.mark.parametrize("method", ["greedy", "sampling"])
-def test_decode_steps_adds_one_token_a_step_and_ends_with_the_ids_of_decode(method):
-    source, options = pad(SENTENCES[:3]), DecodingOptions(**METHODS[method])
-    expected = np.asarray(in_a_graph(method)(source).ids)
-    steps = [*map(np.asarray, decode_steps(small_model(0), source, options))]
-    assert [x.shape[-1] for x in steps] == [*range(1, len(steps) + 1)]
-    for answers, final in zip(steps[-1], expected, strict=True):
-        width = final.shape[-1]
-        assert {*map(written, answers[:, :width])} == {*map(written, final)}
 
 
 @methods

@@ -10,6 +10,7 @@ import tensorflow as tf
 from numpy.testing import assert_allclose, assert_array_equal
 
 from tfxformer.decoding import DecodingOptions
+from tfxformer.decoding.folded import FoldedTransformer
 from tfxformer.decoding.options import NEVER
 from tfxformer.decoding.step import DecoderStep, next_token
 from tfxformer.special_tokens import END_ID
@@ -23,13 +24,14 @@ SHALLOW = {"norm": "pre", "num_layers": 3, "num_decoder_layers": 1}
 def step_by_step(model, source, target):
     """Logits ``(rows, target, vocab)`` and weights, for ``(batch, beams, target)``."""
     batch, beams, length = target.shape
-    step = DecoderStep(model, beams, DecodingOptions())
-    encoded = model.encode(source)
-    cache, logits, attention = step.empty_cache(batch), [], []
+    folded = FoldedTransformer(model)
+    encoded = folded.encode(source)
+    cache = DecoderStep(folded, beams, DecodingOptions()).empty_cache(batch)
+    logits, attention = [], []
     for position in range(length):
-        tokens = target[..., position].reshape(-1)
-        x, cache, weights = model.decode_step(tokens, position, encoded, cache)
-        logits.append(model.project(x, model.output_weights()))
+        tokens = target[..., position]
+        x, cache, weights = folded.step(tokens, position, encoded, cache)
+        logits.append(folded.project(x))
         attention.append(weights)
     return np.stack(logits, axis=1), np.stack(attention, axis=-2)
 
@@ -46,7 +48,7 @@ def test_decoder_steps_equal_the_full_forward_pass(variant):
     source, rows = SOURCE.repeat(3, axis=0), target.reshape(9, 5)
     expected = model((source, rows)).numpy()
     assert_allclose(logits, expected, atol=2e-5)
-    attention = model.attention((source, rows))  # (rows, layers, heads, T, S)
+    attention = oracle.cross_attention(model)  # (rows, layers, heads, T, S)
     assert_allclose(weights.reshape(attention.shape), attention, atol=1e-5)
 
 

@@ -13,7 +13,7 @@ from tfxformer import DecodingOptions, Tokenizer, Translator
 from tfxformer.errors import UserError
 from tfxformer.exporting import saved_model
 from tfxformer.exporting.saved_model import (
-    HalfWeights,
+    FoldedWeights,
     average_checkpoints,
     export,
     write,
@@ -180,8 +180,9 @@ def test_each_kind_of_model_serves_and_keeps_its_weights_in_each_precision(
         assert_array_equal(own, new)
         half = precision == "float16" and old.ndim > 1
         assert_array_equal(new, old.astype("float16") if half else old)
-    # Two models in one process do not share widened matrices.
-    HalfWeights(small_translator(seed=2, **kind).transformer)._initialize()
+    # Two models in one process do not share folded weights.
+    other = small_translator(seed=2, **kind).transformer
+    FoldedWeights(other, [weight.value for weight in other.weights])._initialize()
     assert_array_equal(loaded(text=texts)["score"], first)
 
 

@@ -58,9 +58,7 @@ def test_plot_masks_draws_the_look_ahead_and_padding_masks(drawn):
     assert mask.astype(int).tolist() == [[1, 0, 0, 0, 0], *[[1, 1, 0, 0, 0]] * 4]
 
 
-def test_plot_attention_draws_the_chosen_heads_as_a_picture_or_a_page(
-    drawn, command, model, translator, tmp_path, monkeypatch
-):
+def test_plot_attention_draws_the_chosen_heads(drawn, model, translator):
     maps = attention_maps(translator, TEXT)
     attention = ["attention", TEXT, *model]
     *tokens, weights, title = drawn("draw_attention", *attention)
@@ -71,11 +69,10 @@ def test_plot_attention_draws_the_chosen_heads_as_a_picture_or_a_page(
     *_, weights, title = drawn("draw_attention", *attention, *options)
     assert_array_equal(weights, maps["decoder"][2][0, 3])
     assert title == "Self-attention of the decoder, layer 1, head 4"
-    # A page needs no Matplotlib.
+
+
+def test_without_matplotlib_plot_says_how_to_install_it(command, tmp_path, monkeypatch):
     monkeypatch.setattr(commands.importlib.util, "find_spec", lambda name: None)
-    path = tmp_path / "page.HTML"
-    assert command("plot", *attention, "--out", path)[::2] == (f"{path}\n", 0)
-    assert path.read_text("utf-8").startswith("<!doctype html>")
     _, err, code = command("plot", "positions", "--out", tmp_path / "x.png")
     assert code == 1 and "pip install 'tfxformer[plots]'" in err
 
@@ -133,7 +130,12 @@ def test_plot_lengths_counts_the_words_of_sources_and_targets(drawn, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("positions --out x.html", "--out x.html: its name must end in .png or .svg"),
+        ("positions --out x.jpg", "--out x.jpg: its name must end in .png or .svg"),
+        (
+            "attention a --out x.html",
+            "--out x.html: its name must end in .png or .svg; for a page to explore: "
+            "tfxformer demo --to x.html",
+        ),
         ("attention _", "the text is empty: give a sentence"),
         ("attention \u200b", "the text is empty: give a sentence"),
         ("attention a --head 1", "--head: give --layer, too"),

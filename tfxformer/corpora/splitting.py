@@ -1,19 +1,17 @@
 """Held-out sentences that do not leak into training."""
 
 import hashlib
-import itertools
 import random
 import re
 import unicodedata
 from array import array
-from collections import Counter
 
 import numpy as np
 
 from tfxformer.errors import UserError
 
 
-def hold_out(pairs, sizes, seed, least_frequency=1):
+def hold_out(pairs, sizes, seed, kept=()):
     """Split pairs so that no two splits share a sentence.
 
     "Tens fome?" and "Vocês têm fome?" are both "Are you hungry?". So pairs that share a
@@ -23,8 +21,7 @@ def hold_out(pairs, sizes, seed, least_frequency=1):
         pairs: `Pairs`. Their order and the seed determine the splits.
         sizes: The number of pairs in each held-out split, by the split's name.
         seed: Another seed holds out other pairs.
-        least_frequency: Hold out no sentence with two words in a row that fewer pairs
-            have: nothing that is left would teach a model what they mean.
+        kept: The indices of pairs that stay in "train".
 
     Returns:
         `Pairs` by name, in their order: the named splits, and "train" with the rest.
@@ -41,8 +38,7 @@ def hold_out(pairs, sizes, seed, least_frequency=1):
     """
     group = _groups(pairs)  # (pairs,): the first pair of each pair's group
     members = np.bincount(group)
-    if least_frequency > 1:
-        members[group[_rare(pairs, least_frequency)]] = 0  # their groups go to train
+    members[group[[*kept]]] = 0  # no split holds these groups
     firsts = array("q", np.flatnonzero(members).tobytes())
     random.Random(seed).shuffle(firsts)
 
@@ -67,25 +63,6 @@ def hold_out(pairs, sizes, seed, least_frequency=1):
     return {name: pairs.select(np.flatnonzero(split == i)) for i, name in names}
 
 
-def _rare(pairs, frequency):
-    """The indices of pairs with two words in a row that too few pairs have."""
-    rare = set()
-    for side in (0, 1):
-        sequences = [_in_a_row(pair[side]) for pair in pairs]
-        counts = Counter(itertools.chain.from_iterable(sequences))
-        rare.update(
-            index
-            for index, runs in enumerate(sequences)
-            if any(counts[run] < frequency for run in runs)
-        )
-    return sorted(rare)
-
-
-def _in_a_row(text):
-    """Each two words in a row, with the beginning and the end."""
-    return {*itertools.pairwise(["", *_key(text).split(), ""])}
-
-
 def _groups(pairs):
     """For each pair, the index of the first pair in its group, int32."""
     sides = [_numbers(pair[side] for pair in pairs) for side in (0, 1)]
@@ -106,7 +83,7 @@ def _numbers(texts):
     """A number for each text, int32: near copies of a sentence share one."""
     keys = bytearray()
     for text in texts:
-        keys += hashlib.blake2b(_key(text).encode(), digest_size=8).digest()
+        keys += hashlib.blake2b(key(text).encode(), digest_size=8).digest()
     keys = np.frombuffer(keys, np.int64)
     order = np.argsort(keys)
     numbers, ordered = np.zeros(len(keys), np.int32), keys[order]
@@ -114,8 +91,11 @@ def _numbers(texts):
     return numbers
 
 
-def _key(text):
-    """The text after NFKC, in lower case, without punctuation, with single spaces."""
+def key(text):
+    """The text after NFKC, in lower case, without punctuation, with single spaces.
+
+    Near copies of a sentence have the same.
+    """
     text = unicodedata.normalize("NFKC", text).casefold()
     text = re.sub(r"[^\w\s]|_", "", unicodedata.normalize("NFKC", text))
     return " ".join(text.split())

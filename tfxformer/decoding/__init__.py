@@ -2,7 +2,7 @@
 
 from tfxformer.decoding.options import DecodingOptions
 
-__all__ = ["Decoded", "DecodingOptions", "decode", "decode_steps", "length_limit"]
+__all__ = ["Decoded", "DecodingOptions", "decode", "length_limit"]
 
 
 def __getattr__(name):

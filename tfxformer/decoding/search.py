@@ -2,9 +2,11 @@
 
 from typing import NamedTuple
 
+import keras
 from keras import ops
 
 from tfxformer.decoding.beam import BeamSearch
+from tfxformer.decoding.folded import FoldedTransformer
 from tfxformer.decoding.greedy import GreedySearch
 from tfxformer.decoding.loop import repeat
 from tfxformer.decoding.options import DecodingOptions
@@ -44,7 +46,7 @@ def decode(
     """Translates a batch, in a graph or outside.
 
     Args:
-        model: a `Transformer`.
+        model: a `Transformer`, or its `FoldedTransformer` to reuse over many calls.
         source: int32 token ids ``(batch, source)``, each with its end token, padded;
             at least one column, even if the batch is empty.
         options: `DecodingOptions`; None is greedy.
@@ -64,21 +66,27 @@ def decode(
         >>> tuple(decoded.score.shape)
         (1, 1)
     """
+    if not isinstance(model, FoldedTransformer):
+        if not model.built:
+            model.build()
+        model = FoldedTransformer(model)
     sources, search = _prepare(
         model, source, options, prefix=prefix, forbidden=forbidden
     )
     ids, score, rank = repeat(search, sources)
-    weights = _attention(model, sources.ids, ids) if attention else None
+    weights = _attention(model, sources.encoded, ids) if attention else None
     return Decoded(ids, score, rank, weights)
 
 
-def _attention(model, source, ids):
+def _attention(model, encoded, ids):
     """The cross-attention weights, from one pass over the finished translations."""
     batch, n, length = ops.shape(ids)
     start = ops.full((batch * n, 1), START_ID, "int32")
     target = ops.concatenate([start, ops.reshape(ids, (batch * n, length))], axis=1)
     target = target[:, : ops.maximum(length, 1)]  # layers need at least one position
-    weights = model.attention((ops.repeat(source, n, axis=0), target))
+    encoded = keras.tree.map_structure(lambda x: ops.repeat(x, n, axis=0), encoded)
+    # (batch * n, layers, heads, target, source)
+    _, weights = model.forward(target, encoded)
     weights = ops.cast(weights[..., :length, :], "float32")
     weights = ops.reshape(weights, (batch, n, *ops.shape(weights)[1:]))
     # Padding has no attention.
@@ -86,44 +94,9 @@ def _attention(model, source, ids):
     return weights * written
 
 
-def decode_steps(model, source, options=None, forbidden=()):
-    """Translates as `decode` does, and yields the result after each token.
-
-    Each step takes longer than in a graph; the tokens are the same.
-
-    Args:
-        model: a `Transformer`.
-        source: int32 token ids ``(batch, source)``, each with its end token, padded.
-        options: `DecodingOptions` without a beam; None is greedy.
-        forbidden: as for `decode`.
-
-    Yields:
-        int32 ``(batch, n_best, positions)`` after each token: the tokens so far, then
-        padding.
-
-    Example:
-        >>> import numpy as np
-        >>> from tfxformer import Transformer
-        >>> sizes = {"num_layers": 1, "d_model": 16, "num_heads": 2, "dff": 32}
-        >>> model = Transformer(input_vocab_size=50, target_vocab_size=50, **sizes)
-        >>> source = np.array([[7, 8, 3]])
-        >>> *_, last = decode_steps(model, source)
-        >>> np.array_equal(last, decode(model, source).ids)
-        True
-    """
-    sources, search = _prepare(model, source, options, forbidden=forbidden)
-    state, position = search.start(sources), ops.zeros((), "int32")
-    while bool(ops.any(search.going(state))):
-        state = search.step(position, sources, state)
-        position = position + 1
-        yield state.ids
-
-
 def _prepare(model, source, options, prefix=None, forbidden=()):
     """`Sources` and a `Search`."""
     options = options or DecodingOptions()
-    if not model.built:
-        model.build()
     source = ops.cast(source, "int32")
     limit = length_limit(source, options, model.max_length)
     if prefix is not None:

@@ -2,7 +2,6 @@
 
 from typing import NamedTuple
 
-import keras
 from keras import ops
 
 from tfxformer.decoding.options import NEVER
@@ -22,33 +21,23 @@ class Sources(NamedTuple):
 
 
 class DecoderStep:
-    """`Transformer.decode_step` and `next_token` for all hypotheses of a batch."""
+    """`FoldedTransformer.step` and `next_token` for all hypotheses of a batch."""
 
     def __init__(self, model, beams, options, forbidden=()):
         self.model = model
         self.beams = beams
         self.options = options
         self.forbidden = forbidden  # lists of token ids
-        # A loop would read and cast each variable in every step. In this scope the
-        # layers find tensors instead.
-        self.weights = keras.StatelessScope()
-        for weight in model.weights:
-            value = ops.cast(ops.convert_to_tensor(weight), model.compute_dtype)
-            self.weights.add_update((weight, value))
-        with self.weights:
-            self.output = tuple(
-                x if x is None else ops.convert_to_tensor(x)
-                for x in model.output_weights()
-            )
 
     def empty_cache(self, sentences):
-        """The KV cache before the first token; see `Decoder.step`."""
-        layers = self.model.decoder.dec_layers
-        mha = layers[0].causal_self_attention.mha
+        """The KV cache before the first token; see `FoldedTransformer.step`."""
+        width = self.beams * self.model.num_heads
         # (sentences, beams * heads, positions, key_dim), without a position yet
-        shape = (sentences, self.beams * mha.num_heads, unseen(0), mha.key_dim)
+        shape = (sentences, width, unseen(0), self.model.key_dim)
         empty = ops.zeros(shape, self.model.compute_dtype)
-        return tuple(KeyValue(key=empty, value=empty) for _ in layers)
+        return tuple(
+            KeyValue(key=empty, value=empty) for _ in self.model.weights.decoder
+        )
 
     def no_ids(self, sentences):
         """The ids before the first token, ``(sentences, beams, positions)``."""
@@ -62,14 +51,10 @@ class DecoderStep:
             with this position, and the cross-attention weights, float32
             ``(sentences, beams, layers * heads, source)``.
         """
-        token = ops.reshape(token, (-1,))  # (sentences * beams,)
-        with self.weights:
-            x, cache, attention = self.model.decode_step(
-                token, position, sources.encoded, cache
-            )
-            logits = self.model.project(x, self.output)
+        x, cache, attention = self.model.step(token, position, sources.encoded, cache)
+        logits = self.model.project(x)  # (sentences * beams, vocab)
         # JAX infers no size of a tensor without positions.
-        ids = ops.reshape(ids, (ops.shape(token)[0], ops.shape(ids)[-1]))
+        ids = ops.reshape(ids, (ops.shape(logits)[0], ops.shape(ids)[-1]))
         prefix = self._forced(position, sources.prefix)
         logits, log_total = next_token(
             logits,

@@ -7,7 +7,6 @@ The imported model is the paper's, and translates as the original. Two things mo
   ours alternate. Reordered weights make up for it.
 """
 
-import functools
 import json
 import logging
 import operator
@@ -18,7 +17,14 @@ import yaml
 
 from tfxformer.errors import UserError
 from tfxformer.model import Transformer
-from tfxformer.tokenizer import Tokenizer
+from tfxformer.tokenizer import (
+    CONTROL,
+    NORMAL,
+    UNKNOWN,
+    UNUSED,
+    Tokenizer,
+    read_model,
+)
 from tfxformer.translator import Translator
 
 log = logging.getLogger("tfxformer")
@@ -183,25 +189,6 @@ def _read_architecture(file, config):
 
 # --- Tokens ---
 
-# SentencePiece's message with the fields that an import changes; it keeps the others.
-# (SentencePiece's own module needs a newer protobuf than TensorFlow allows.)
-MESSAGE = """name: "model" message_type { name: "Piece"
-  field { name: "piece" number: 1 type: TYPE_STRING }
-  field { name: "score" number: 2 type: TYPE_FLOAT }
-  field { name: "type" number: 3 type: TYPE_INT32 default_value: "1" }
-} message_type { name: "Spec"
-  field { name: "unk_piece" number: 45 type: TYPE_STRING }
-  field { name: "bos_piece" number: 46 type: TYPE_STRING }
-  field { name: "eos_piece" number: 47 type: TYPE_STRING }
-  field { name: "pad_piece" number: 48 type: TYPE_STRING }
-} message_type { name: "Model"
-  field { name: "pieces" number: 1 type_name: "Piece" label: LABEL_REPEATED }
-  field { name: "trainer_spec" number: 2 type_name: "Spec" }
-}"""
-# SentencePiece's types of tokens.
-NORMAL, UNKNOWN = 1, 2
-CONTROL, UNUSED = 3, 5
-
 
 def _read_languages(folder, chosen):
     """The languages that the model can write; none if it has only one."""
@@ -253,11 +240,10 @@ def _rewrite(spm, file, tokens, prefix):
     only the model has are left out.
     """
     try:
-        model = _message().FromString(spm.read_bytes())
-    except OSError as error:
-        raise UserError(f"{spm}: {error.strerror}") from None
-    except Exception as error:  # protobuf's own type
-        raise UserError(f"{spm}: not a SentencePiece model: {error}") from None
+        model = read_model(spm.read_bytes())
+    except (OSError, UserError) as error:
+        reason = getattr(error, "strerror", error)
+        raise UserError(f"{spm}: {reason}") from None
     scores = {x.piece: x.score for x in model.pieces if x.type == NORMAL}
     missing = len(scores.keys() - {*tokens})
     if missing > len(scores) // 2 or not scores:
@@ -277,15 +263,6 @@ def _rewrite(spm, file, tokens, prefix):
     spec = model.trainer_spec
     spec.pad_piece, spec.unk_piece, spec.bos_piece, spec.eos_piece = special
     return model.SerializeToString(deterministic=True)
-
-
-@functools.cache
-def _message():
-    """The class of `MESSAGE`."""
-    from google.protobuf import descriptor_pb2, message_factory, text_format
-
-    file = text_format.Parse(MESSAGE, descriptor_pb2.FileDescriptorProto())
-    return message_factory.GetMessages([file])["Model"]
 
 
 # --- Files of weights ---

@@ -1,6 +1,5 @@
 """Export to a SavedModel, strings in and strings out, for TensorFlow Serving."""
 
-import functools
 import hashlib
 import importlib.metadata
 import json
@@ -12,6 +11,7 @@ import tensorflow as tf
 
 from tfxformer import __version__
 from tfxformer.console import quiet_stderr, say
+from tfxformer.decoding.folded import FoldedTransformer, fold
 from tfxformer.errors import UserError
 from tfxformer.exporting.verify import verify
 from tfxformer.repository import (
@@ -22,7 +22,7 @@ from tfxformer.repository import (
     next_version,
     write_records,
 )
-from tfxformer.signatures import n_best_options
+from tfxformer.signatures import Signatures, n_best_options
 from tfxformer.training.run import Run, load_weights
 from tfxformer.translator import Translator
 
@@ -86,6 +86,7 @@ def export(
         translator = Translator.load(run, checkpoint, options)
     if average is not None:
         average_checkpoints(translator.transformer, run, average)
+        translator.fold_weights()
 
     def write_and_prove(part):
         if format == "ctranslate2":
@@ -137,29 +138,33 @@ def average_checkpoints(transformer, run, last):
 
 def write(translator, path, name="pt_en", precision="float32"):
     """Writes a translator as a SavedModel, with examples of its answers beside it."""
-    weights = [weight.value for weight in translator.transformer.weights]
+    transformer = translator.transformer
+    if precision == "float16":
+        stored = round_to_float16(transformer)
+        translator.fold_weights()
+    else:
+        stored = [weight.value for weight in transformer.weights]
+    weights = FoldedWeights(transformer, stored)
     archive = keras.export.ExportArchive()
-    half = None
     for side in dict.fromkeys(translator.tokenizer.sides):
         archive.track(side.resource)
-    if precision == "float16":
-        half = HalfWeights(translator.transformer)
-        archive.track(half)
-        halves = iter(half.halves)
-        weights = [next(halves) if len(x.shape) > 1 else x for x in weights]
+    archive.track(weights)
     # `read_export` needs this order; tracking the model would write weights twice.
-    archive._tf_trackable.weights = weights
+    archive._tf_trackable.weights = stored
+    signatures = Signatures(
+        translator.tokenizer,
+        transformer,
+        translator.options,
+        folded=lambda: FoldedTransformer(transformer, weights.read()),
+    )
     endpoints = {}
-    for signature, function in translator.signatures.items():
+    for signature, function in signatures.functions().items():
         if signature == "serving_default":  # the archive's alias for the first endpoint
             continue
         # Pass the Python function: a graph that is already traced would be written
         # beside the one that saving traces.
-        python = function.python_function
         endpoints[signature] = archive.add_endpoint(
-            signature,
-            half.used_by(python) if half else python,
-            function.input_signature,
+            signature, function.python_function, function.input_signature
         )
 
     # Like the TensorFlow tutorial's export, the loaded object takes any shape.
@@ -198,56 +203,72 @@ def write(translator, path, name="pt_en", precision="float32"):
     Path(path, METADATA_FILE).write_text(f"{json.dumps(metadata, indent=2)}\n", "utf-8")
 
 
-class HalfWeights(tf.saved_model.experimental.TrackableResource):
-    """A model's matrices, float16 in the files and float32 once loaded.
+class FoldedWeights(tf.saved_model.experimental.TrackableResource):
+    """The weights of the signatures: folded, and float32, once a model is loaded.
 
-    A server computes in float32, so requests take no longer. Biases and norms, a
-    percent of the weights, stay float32. The model's own matrices are rounded, so that
-    Python gives the same answers as the export.
+    The file has the weights as trained, so training can start from them again, and no
+    others. A loader folds them; see `fold`.
+
+    Args:
+        transformer: a `Transformer`.
+        stored: the variables in the file, in the order of its weights.
     """
 
-    def __init__(self, transformer):
+    def __init__(self, transformer, stored):
         super().__init__()
-        self.matrices = [x for x in transformer.weights if len(x.shape) > 1]
-        self.halves = []
-        for matrix in self.matrices:
-            half = tf.Variable(tf.cast(matrix.value, tf.float16), trainable=False)
-            matrix.assign(tf.cast(half, tf.float32))
-            self.halves.append(half)
+        self.stored = stored
+        self.fold = lambda: fold(transformer)
+        self.weights = transformer.weights
+        self.structure = fold(transformer)
         # Two models in one process share these only if their values are equal.
-        content = b"".join(half.numpy().tobytes() for half in self.halves)
-        self.name = f"float32-{hashlib.sha256(content).hexdigest()}"
+        content = b"".join(x.numpy().tobytes() for x in stored)
+        self.name = f"folded-{hashlib.sha256(content).hexdigest()}"
 
     def _handles(self):
-        """The handles of the float32 matrices, which are resources of the process."""
+        """The handles of the folded weights, which are resources of the process."""
         return [
             tf.raw_ops.VarHandleOp(
-                dtype=tf.float32, shape=half.shape, shared_name=f"{self.name}-{i}"
+                dtype=x.dtype, shape=x.shape, shared_name=f"{self.name}-{i}"
             )
-            for i, half in enumerate(self.halves)
+            for i, x in enumerate(keras.tree.flatten(self.structure))
         ]
 
     def _create_resource(self):
         return self._handles()[0]  # loaders need one; `_initialize` fills all
 
     def _initialize(self):
-        """Loaders run this after they have restored the float16 variables."""
-        for handle, half in zip(self._handles(), self.halves, strict=True):
-            wide = tf.cast(half, tf.float32)
-            tf.raw_ops.AssignVariableOp(resource=handle, value=wide)
+        """Loaders run this after they have restored the stored variables."""
+        values = [tf.cast(x, tf.float32) for x in self.stored]
+        pairs = zip(self.weights, values, strict=True)
+        with keras.StatelessScope(state_mapping=pairs):
+            folded = keras.tree.flatten(self.fold())
+        for handle, value in zip(self._handles(), folded, strict=True):
+            tf.raw_ops.AssignVariableOp(resource=handle, value=value)
 
-    def used_by(self, function):
-        """The function with these matrices in place of the model's, for the export."""
+    def read(self):
+        """The folded weights, in the graph of a signature."""
+        flat = zip(self._handles(), keras.tree.flatten(self.structure), strict=True)
+        values = [
+            tf.raw_ops.ReadVariableOp(resource=handle, dtype=x.dtype)
+            for handle, x in flat
+        ]
+        return keras.tree.pack_sequence_as(self.structure, values)
 
-        @functools.wraps(function)  # signature inputs are named after its arguments
-        def with_wide_matrices(*tensors):
-            read = functools.partial(tf.raw_ops.ReadVariableOp, dtype=tf.float32)
-            values = [read(resource=handle) for handle in self._handles()]
-            pairs = zip(self.matrices, values, strict=True)
-            with keras.StatelessScope(state_mapping=pairs):
-                return function(*tensors)
 
-        return with_wide_matrices
+def round_to_float16(transformer):
+    """Rounds a model's matrices, so that Python gives the same answers as the export.
+
+    Biases and norms, a percent of the weights, stay float32.
+
+    Returns:
+        The variables to store, in the order of the model's weights.
+    """
+    stored = []
+    for weight in transformer.weights:
+        dtype = tf.float16 if len(weight.shape) > 1 else tf.float32
+        stored.append(tf.Variable(tf.cast(weight.value, dtype), trainable=False))
+        weight.assign(tf.cast(stored[-1], tf.float32))
+    return stored
 
 
 def _examples(translator):

@@ -11,9 +11,13 @@ import keras
 from keras import ops
 
 from tfxformer.layers.add_and_norm import AddAndNorm
-from tfxformer.layers.kernels import Projection, few_rows_matmul, few_rows_softmax
+from tfxformer.layers.kernels import (
+    Projection,
+    as_size,
+    few_rows_matmul,
+    few_rows_softmax,
+)
 from tfxformer.layers.masking import key_mask, look_ahead_mask, mask_bias
-from tfxformer.layers.sizes import as_size
 
 
 class KeyValue(NamedTuple):
@@ -28,7 +32,31 @@ class KeyValue(NamedTuple):
     value: object  # (batch, heads, source, key_dim)
 
 
-def scaled_dot_product_attention(query, key, value, mask=None, dropout=None, bias=None):
+def head_size(d_model, num_heads):
+    """Returns the size of one attention head, ``d_model / num_heads`` (section 3.2.2).
+
+    Args:
+        d_model: size of the hidden states.
+        num_heads: number of attention heads.
+
+    Returns:
+        An int.
+
+    Raises:
+        ValueError: ``num_heads`` does not divide ``d_model``.
+
+    Example:
+        >>> head_size(512, 8)
+        64
+    """
+    if d_model % num_heads:
+        raise ValueError(
+            f"d_model={d_model} is not a multiple of num_heads={num_heads}"
+        )
+    return d_model // num_heads
+
+
+def scaled_dot_product_attention(query, key, value, mask=None, dropout=None):
     """``softmax(Q K^T / sqrt(d_k)) V`` (section 3.2.1).
 
     Args:
@@ -38,8 +66,6 @@ def scaled_dot_product_attention(query, key, value, mask=None, dropout=None, bia
         mask: boolean, broadcasts to ``(batch, heads, target, source)``; True where
             attention is allowed. None hides nothing.
         dropout: a Keras dropout layer for the weights, or None.
-        bias: added to the scores in place of a mask: its `mask_bias`, computed once
-            for many calls. The weights of a fully masked row are then not 0.
 
     Returns:
         The weighted values ``(batch, heads, target, value_dim)``, and the weights
@@ -59,9 +85,7 @@ def scaled_dot_product_attention(query, key, value, mask=None, dropout=None, bia
     scores = few_rows_matmul(query, key, transpose_y=True)
     if mask is not None:
         # On a CPU, adding is several times faster than `ops.where` on the scores.
-        bias = mask_bias(mask, scores.dtype)
-    if bias is not None:
-        scores = scores + bias
+        scores = scores + mask_bias(mask, scores.dtype)
     weights = few_rows_softmax(scores)  # (batch, heads, target, source)
     if mask is not None:
         # This changes only rows that are fully masked.
@@ -106,10 +130,9 @@ class MultiHeadAttention(keras.layers.Layer):
         self.supports_masking = True
         self.num_heads = as_size("num_heads", num_heads)
         self.key_dim = as_size("key_dim", key_dim)
-        self.dropout_rate = dropout
         # All heads side by side: one product projects for all of them.
         width = self.num_heads * self.key_dim
-        policy = self.dtype_policy
+        policy = self.dtype_policy.name
         self.query_dense = Projection(width, name="query", dtype=policy)
         self.key_dense = Projection(width, name="key", dtype=policy)
         self.value_dense = Projection(width, name="value", dtype=policy)
@@ -117,7 +140,8 @@ class MultiHeadAttention(keras.layers.Layer):
 
     def build(self, query_shape):
         *positions, d_model = query_shape
-        self.output_dense = Projection(d_model, name="output", dtype=self.dtype_policy)
+        policy = self.dtype_policy.name
+        self.output_dense = Projection(d_model, name="output", dtype=policy)
         for dense in (self.query_dense, self.key_dense, self.value_dense):
             dense.build(query_shape)
         self.output_dense.build((*positions, self.query_dense.units))
@@ -152,20 +176,17 @@ class MultiHeadAttention(keras.layers.Layer):
 
     def split(self, x, length):
         """Splits the last axis into heads: ``(batch, heads, length, key_dim)``."""
-        if isinstance(length, int) and length == 1:  # nothing to transpose
-            return ops.reshape(x, (-1, self.num_heads, 1, self.key_dim))
         # (batch, length, heads, key_dim)
         x = ops.reshape(x, (-1, length, self.num_heads, self.key_dim))
         return ops.transpose(x, (0, 2, 1, 3))  # (batch, heads, length, key_dim)
 
-    def attend(self, query, key_value, mask=None, bias=None):
+    def attend(self, query, key_value, mask=None):
         """Attends with all heads, and joins them.
 
         Args:
             query: ``(batch, heads, target, key_dim)``.
             key_value: a `KeyValue`.
             mask: as for `scaled_dot_product_attention`.
-            bias: as for `scaled_dot_product_attention`.
 
         Returns:
             Rows ``(batch * target, d_model)``, and the weights
@@ -177,19 +198,10 @@ class MultiHeadAttention(keras.layers.Layer):
             key_value.value,
             mask=mask,
             dropout=self.dropout,
-            bias=bias,
         )  # (batch, heads, target, key_dim)
-        if x.shape[2] != 1:
-            x = ops.transpose(x, (0, 2, 1, 3))  # (batch, target, heads, key_dim)
+        x = ops.transpose(x, (0, 2, 1, 3))  # (batch, target, heads, key_dim)
         x = ops.reshape(x, (-1, self.num_heads * self.key_dim))
         return self.output_dense(x), weights  # (batch * target, d_model)
-
-    def get_config(self):
-        return super().get_config() | {
-            "num_heads": self.num_heads,
-            "key_dim": self.key_dim,
-            "dropout": self.dropout_rate,
-        }
 
 
 class BaseAttention(keras.layers.Layer):
@@ -217,20 +229,18 @@ class BaseAttention(keras.layers.Layer):
     ):
         super().__init__(**kwargs)
         self.supports_masking = True
-        self.num_heads = as_size("num_heads", num_heads)
-        self.key_dim = as_size("key_dim", key_dim)
-        self.dropout_rate = dropout
-        self.norm = norm
-        self.attention_dropout = attention_dropout
         self.mha = MultiHeadAttention(
-            num_heads=self.num_heads,
-            key_dim=self.key_dim,
+            num_heads=num_heads,
+            key_dim=key_dim,
             dropout=dropout if attention_dropout is None else attention_dropout,
             name="mha",
-            dtype=self.dtype_policy,
+            dtype=self.dtype_policy.name,
         )
         self.add_and_norm = AddAndNorm(
-            dropout_rate=dropout, norm=norm, name="add_norm", dtype=self.dtype_policy
+            dropout_rate=dropout,
+            norm=norm,
+            name="add_norm",
+            dtype=self.dtype_policy.name,
         )
 
     last_attn_scores = property(lambda self: self.mha.last_attn_scores)
@@ -238,15 +248,6 @@ class BaseAttention(keras.layers.Layer):
     def build(self, x_shape):
         self.mha.build(x_shape)
         self.add_and_norm.build(x_shape)
-
-    def get_config(self):
-        return super().get_config() | {
-            "num_heads": self.num_heads,
-            "key_dim": self.key_dim,
-            "dropout": self.dropout_rate,
-            "norm": self.norm,
-            "attention_dropout": self.attention_dropout,
-        }
 
 
 @keras.saving.register_keras_serializable("tfxformer")
@@ -296,29 +297,6 @@ class CausalSelfAttention(BaseAttention):
         y = self.mha(y, y, mask=visible)  # (batch, length, d_model)
         return self.add_and_norm(x, y, mask=mask)
 
-    def step(self, x, cache):
-        """Runs the layer on one more position of each hypothesis.
-
-        Args:
-            x: ``(batch * beams, d_model)``.
-            cache: the `KeyValue` of the positions before.
-
-        Returns:
-            The next x, ``(batch * beams, d_model)``, and the cache with this position.
-        """
-        y = self.add_and_norm.before(x)
-        # Each hypothesis attends to its own positions: beams and heads share an axis.
-        shape = (-1, cache.key.shape[1], 1, self.key_dim)
-        query = ops.reshape(self.mha.query_dense(y), shape)
-        key = ops.reshape(self.mha.key_dense(y), shape)
-        value = ops.reshape(self.mha.value_dense(y), shape)
-        cache = KeyValue(
-            key=ops.concatenate([cache.key, key], axis=2),
-            value=ops.concatenate([cache.value, value], axis=2),
-        )  # (batch, beams * heads, positions, key_dim)
-        y, _ = self.mha.attend(query, cache)  # (batch * beams, d_model)
-        return self.add_and_norm(x, y), cache
-
 
 @keras.saving.register_keras_serializable("tfxformer")
 class CrossAttention(BaseAttention):
@@ -328,10 +306,9 @@ class CrossAttention(BaseAttention):
         x: the decoder's hidden states, ``(batch, target, d_model)``.
         context: the encoder's output, ``(batch, source, d_model)``.
         context_mask: padding mask of the source, ``(batch, source)``.
-        return_attention_scores: also return the weights.
 
     Returns:
-        As for `MultiHeadAttention`.
+        ``(batch, target, d_model)``.
 
     Example:
         >>> import numpy as np
@@ -341,31 +318,7 @@ class CrossAttention(BaseAttention):
         ((1, 3, 16), (1, 2, 3, 5))
     """
 
-    def call(self, x, context, context_mask=None, return_attention_scores=False):
+    def call(self, x, context, context_mask=None):
         y = self.add_and_norm.before(x)
-        # y: (batch, target, d_model); weights: (batch, heads, target, source)
-        y, weights = self.mha(
-            y, context, mask=key_mask(context_mask), return_attention_scores=True
-        )
-        x = self.add_and_norm(x, y)
-        return (x, weights) if return_attention_scores else x
-
-    def step(self, x, key_value, bias, beams):
-        """Runs the layer on one more position of each hypothesis.
-
-        Args:
-            x: ``(batch * beams, d_model)``.
-            key_value: the source's `KeyValue`.
-            bias: hides padding, ``(batch, 1, 1, source)``; see `mask_bias`.
-            beams: the number of hypotheses of a sentence.
-
-        Returns:
-            The next x, ``(batch * beams, d_model)``, and the weights
-            ``(batch, heads, beams, source)``.
-        """
-        y = self.add_and_norm.before(x)
-        # The hypotheses of a sentence share its source: each is one query.
-        # (batch, heads, beams, key_dim)
-        query = self.mha.split(self.mha.query_dense(y), beams)
-        y, weights = self.mha.attend(query, key_value, bias=bias)
-        return self.add_and_norm(x, y), weights
+        y = self.mha(y, context, mask=key_mask(context_mask))
+        return self.add_and_norm(x, y)  # (batch, target, d_model)

@@ -4,14 +4,12 @@ A layer is causal self-attention, cross-attention and a feed-forward network.
 """
 
 import keras
-from keras import ops
 
-from tfxformer.layers.attention import CausalSelfAttention, CrossAttention
+from tfxformer.layers.attention import CausalSelfAttention, CrossAttention, head_size
 from tfxformer.layers.feed_forward import FeedForward
 from tfxformer.layers.kernels import EPSILON, LayerNorm
 from tfxformer.layers.masking import padding_mask
 from tfxformer.layers.positional import PositionalEmbedding
-from tfxformer.layers.sizes import as_size, head_size
 
 
 @keras.saving.register_keras_serializable("tfxformer")
@@ -33,12 +31,9 @@ class DecoderLayer(keras.layers.Layer):
         context: the encoder's output, ``(batch, source, d_model)``.
         x_mask: padding mask of x, ``(batch, target)``.
         context_mask: padding mask of the source, ``(batch, source)``.
-        return_attention_scores: also return the weights of cross-attention.
 
     Returns:
-        ``(batch, target, d_model)``, and with ``return_attention_scores`` also the
-        weights ``(batch, heads, target, source)``. ``last_attn_scores`` is that of
-        `CrossAttention`.
+        ``(batch, target, d_model)``. ``last_attn_scores`` is that of `CrossAttention`.
 
     Raises:
         ValueError: ``num_heads`` does not divide ``d_model``.
@@ -65,42 +60,34 @@ class DecoderLayer(keras.layers.Layer):
     ):
         super().__init__(**kwargs)
         self.supports_masking = True
-        self.d_model = as_size("d_model", d_model)
-        self.num_heads = as_size("num_heads", num_heads)
-        self.dff = as_size("dff", dff)
-        self.dropout_rate = dropout_rate
-        self.norm = norm
-        self.attention_dropout = attention_dropout
-        self.activation_dropout = activation_dropout
-        self.activation = activation
-        key_dim = head_size(self.d_model, self.num_heads)
+        key_dim = head_size(d_model, num_heads)
         self.causal_self_attention = CausalSelfAttention(
-            num_heads=self.num_heads,
+            num_heads=num_heads,
             key_dim=key_dim,
             dropout=dropout_rate,
             norm=norm,
             attention_dropout=attention_dropout,
             name="self_attention",
-            dtype=self.dtype_policy,
+            dtype=self.dtype_policy.name,
         )
         self.cross_attention = CrossAttention(
-            num_heads=self.num_heads,
+            num_heads=num_heads,
             key_dim=key_dim,
             dropout=dropout_rate,
             norm=norm,
             attention_dropout=attention_dropout,
             name="cross_attention",
-            dtype=self.dtype_policy,
+            dtype=self.dtype_policy.name,
         )
         self.ffn = FeedForward(
-            d_model=self.d_model,
-            dff=self.dff,
+            d_model=d_model,
+            dff=dff,
             dropout_rate=dropout_rate,
             norm=norm,
             activation_dropout=activation_dropout,
             activation=activation,
             name="ffn",
-            dtype=self.dtype_policy,
+            dtype=self.dtype_policy.name,
         )
 
     last_attn_scores = property(lambda self: self.cross_attention.last_attn_scores)
@@ -110,46 +97,10 @@ class DecoderLayer(keras.layers.Layer):
         self.cross_attention.build(x_shape)
         self.ffn.build(x_shape)
 
-    def call(
-        self, x, context, x_mask=None, context_mask=None, return_attention_scores=False
-    ):
+    def call(self, x, context, x_mask=None, context_mask=None):
         x = self.causal_self_attention(x, mask=x_mask)  # (batch, target, d_model)
-        # weights: (batch, heads, target, source)
-        x, weights = self.cross_attention(
-            x, context, context_mask=context_mask, return_attention_scores=True
-        )
-        x = self.ffn(x)
-        return (x, weights) if return_attention_scores else x
-
-    def step(self, x, *, source, source_bias, cache):
-        """Runs the layer on one more position of each hypothesis.
-
-        Args:
-            x: ``(batch * beams, d_model)``.
-            source: the source's `KeyValue` in this layer.
-            source_bias: hides the source's padding, ``(batch, 1, 1, source)``.
-            cache: the `KeyValue` of the positions before.
-
-        Returns:
-            The next x, the cache with this position, and the weights of
-            cross-attention ``(batch, heads, beams, source)``.
-        """
-        beams = cache.key.shape[1] // self.num_heads
-        x, cache = self.causal_self_attention.step(x, cache)
-        x, weights = self.cross_attention.step(x, source, source_bias, beams)
-        return self.ffn(x), cache, weights
-
-    def get_config(self):
-        return super().get_config() | {
-            "d_model": self.d_model,
-            "num_heads": self.num_heads,
-            "dff": self.dff,
-            "dropout_rate": self.dropout_rate,
-            "norm": self.norm,
-            "attention_dropout": self.attention_dropout,
-            "activation_dropout": self.activation_dropout,
-            "activation": self.activation,
-        }
+        x = self.cross_attention(x, context, context_mask=context_mask)
+        return self.ffn(x)
 
 
 @keras.saving.register_keras_serializable("tfxformer")
@@ -177,12 +128,10 @@ class Decoder(keras.layers.Layer):
         context: the encoder's output, ``(batch, source, d_model)``.
         x_mask: padding mask ``(batch, target)``; None for ``x != 0``.
         context_mask: padding mask of the source, ``(batch, source)``.
-        return_attention_scores: also return the weights of cross-attention.
 
     Returns:
-        ``(batch, target, d_model)``, and with ``return_attention_scores`` also the
-        weights ``(batch, layers, heads, target, source)``. ``last_attn_scores`` is the
-        last layer's (see `CrossAttention`).
+        ``(batch, target, d_model)``. ``last_attn_scores`` is the last layer's (see
+        `CrossAttention`).
 
     Example:
         >>> import numpy as np
@@ -211,115 +160,51 @@ class Decoder(keras.layers.Layer):
     ):
         super().__init__(**kwargs)
         self.supports_masking = True
-        self.num_layers = as_size("num_layers", num_layers)
-        self.d_model = as_size("d_model", d_model)
-        self.num_heads = as_size("num_heads", num_heads)
-        self.dff = as_size("dff", dff)
-        self.vocab_size = as_size("vocab_size", vocab_size)
-        self.dropout_rate = dropout_rate
-        self.norm = norm
-        self.max_length = as_size("max_length", max_length)
-        self.learned_positions = learned_positions
-        self.use_positions = use_positions
-        self.attention_dropout = attention_dropout
-        self.activation_dropout = activation_dropout
-        self.activation = activation
         self.pos_embedding = PositionalEmbedding(
-            vocab_size=self.vocab_size,
-            d_model=self.d_model,
-            max_length=self.max_length,
+            vocab_size=vocab_size,
+            d_model=d_model,
+            max_length=max_length,
             learned_positions=learned_positions,
             use_positions=use_positions,
             embedding=embedding,
             name="embedding",
-            dtype=self.dtype_policy,
+            dtype=self.dtype_policy.name,
         )
-        self.dropout = keras.layers.Dropout(dropout_rate, dtype=self.dtype_policy)
+        self.dropout = keras.layers.Dropout(dropout_rate, dtype=self.dtype_policy.name)
         self.dec_layers = [
             DecoderLayer(
-                d_model=self.d_model,
-                num_heads=self.num_heads,
-                dff=self.dff,
+                d_model=d_model,
+                num_heads=num_heads,
+                dff=dff,
                 dropout_rate=dropout_rate,
                 norm=norm,
                 attention_dropout=attention_dropout,
                 activation_dropout=activation_dropout,
                 activation=activation,
                 name=f"layer_{number}",
-                dtype=self.dtype_policy,
+                dtype=self.dtype_policy.name,
             )
-            for number in range(self.num_layers)
+            for number in range(num_layers)
         ]
         if norm == "pre":
             self.final_norm = LayerNorm(
-                epsilon=EPSILON, name="final_norm", dtype=self.dtype_policy
+                epsilon=EPSILON, name="final_norm", dtype=self.dtype_policy.name
             )
         else:
-            self.final_norm = keras.layers.Identity(dtype=self.dtype_policy)
+            self.final_norm = keras.layers.Identity(dtype=self.dtype_policy.name)
 
     last_attn_scores = property(lambda self: self.dec_layers[-1].last_attn_scores)
 
     def build(self, x_shape):
         self.pos_embedding.build(x_shape)
         for layer in (*self.dec_layers, self.final_norm):
-            layer.build((*x_shape, self.d_model))
+            layer.build((*x_shape, self.pos_embedding.d_model))
 
-    def call(
-        self, x, context, x_mask=None, context_mask=None, return_attention_scores=False
-    ):
+    def call(self, x, context, x_mask=None, context_mask=None):
         if x_mask is None:
             x_mask = padding_mask(x)
         x = self.pos_embedding(x, mask=x_mask)  # (batch, target, d_model)
         x = self.dropout(x)
-        attention = []
         for layer in self.dec_layers:
-            x, weights = layer(
-                x,
-                context,
-                x_mask=x_mask,
-                context_mask=context_mask,
-                return_attention_scores=True,
-            )
-            attention.append(weights)  # (batch, heads, target, source)
-        x = self.final_norm(x)
-        if not return_attention_scores:
-            return x
-        return x, ops.stack(attention, axis=1)  # (batch, layers, heads, target, source)
-
-    def step(self, tokens, position, encoded, cache):
-        """Runs the decoder on one more token of each hypothesis.
-
-        See `Transformer.decode_step`.
-        """
-        x = self.pos_embedding.step(tokens, position)  # (batch * beams, d_model)
-        written, attention = [], []
-        for number, layer in enumerate(self.dec_layers):
-            x, layer_cache, weights = layer.step(
-                x,
-                source=encoded.key_value[number],
-                source_bias=encoded.mask_bias,
-                cache=cache[number],
-            )
-            written.append(layer_cache)
-            attention.append(weights)  # (batch, heads, beams, source)
-        attention = ops.concatenate(attention, axis=1)
-        # (batch, beams, layers * heads, source)
-        attention = ops.transpose(attention, (0, 2, 1, 3))
-        return self.final_norm(x), tuple(written), attention
-
-    def get_config(self):
-        return super().get_config() | {
-            "num_layers": self.num_layers,
-            "d_model": self.d_model,
-            "num_heads": self.num_heads,
-            "dff": self.dff,
-            "vocab_size": self.vocab_size,
-            "dropout_rate": self.dropout_rate,
-            "norm": self.norm,
-            "max_length": self.max_length,
-            "learned_positions": self.learned_positions,
-            "use_positions": self.use_positions,
-            "attention_dropout": self.attention_dropout,
-            "activation_dropout": self.activation_dropout,
-            "activation": self.activation,
-        }
+            x = layer(x, context, x_mask=x_mask, context_mask=context_mask)
+        return self.final_norm(x)

@@ -4,11 +4,11 @@ import keras
 import numpy as np
 from keras import ops
 
+from tfxformer.layers.kernels import as_size
 from tfxformer.layers.masking import padding_mask
-from tfxformer.layers.sizes import as_size
 
 
-def positional_encoding(length, depth, start=0):
+def positional_encoding(length, depth):
     """The paper's sines and cosines, interleaved.
 
     ``PE(pos, 2i) = sin(pos / 10000^(2i/depth))`` and
@@ -18,7 +18,6 @@ def positional_encoding(length, depth, start=0):
     Args:
         length: number of positions.
         depth: size of each encoding, usually ``d_model``; it may be odd.
-        start: the first position.
 
     Returns:
         float32 tensor ``(length, depth)``.
@@ -32,7 +31,7 @@ def positional_encoding(length, depth, start=0):
     # Float64 keeps the angles of far positions exact; JAX has float32 by default.
     dtype = "float32" if keras.backend.backend() == "jax" else "float64"
     rate = np.power(10000.0, -np.arange(0, depth, 2) / depth)  # (ceil(depth / 2),)
-    position = ops.cast(start + ops.arange(length), dtype)[:, None]  # (length, 1)
+    position = ops.cast(ops.arange(length), dtype)[:, None]  # (length, 1)
     angle = position * ops.convert_to_tensor(rate, dtype)
     pairs = ops.stack([ops.sin(angle), ops.cos(angle)], axis=-1)  # (length, ., 2)
     encoding = ops.reshape(pairs, (-1, 2 * len(rate)))[:, :depth]  # interleaved
@@ -81,15 +80,14 @@ class PositionalEmbedding(keras.layers.Layer):
     ):
         super().__init__(**kwargs)
         self.supports_masking = True
-        self.vocab_size = as_size("vocab_size", vocab_size)
         self.d_model = as_size("d_model", d_model)
         self.max_length = as_size("max_length", max_length)
         self.learned_positions = learned_positions
         self.use_positions = use_positions
         self.embedding = embedding or keras.layers.Embedding(
-            self.vocab_size,
+            as_size("vocab_size", vocab_size),
             self.d_model,
-            dtype=self.dtype_policy,
+            dtype=self.dtype_policy.name,
             # Tied to the output projection, these embeddings give initial logits a
             # standard deviation of 1.
             embeddings_initializer=keras.initializers.RandomNormal(
@@ -124,27 +122,11 @@ class PositionalEmbedding(keras.layers.Layer):
         embedded = self.embedding(x)  # (..., d_model)
         return embedded * ops.cast(self.d_model**0.5, embedded.dtype)
 
-    def encodings(self, length, start=0):
-        """The fixed or learned encodings, ``(length, d_model)``, of some positions."""
+    def encodings(self, length):
+        """The fixed or learned encodings, ``(length, d_model)``, from position 0."""
         if self.learned_positions:
-            return ops.take(self.positions, start + ops.arange(length), axis=0)
-        return positional_encoding(length, self.d_model, start)
-
-    def step(self, tokens, position):
-        """Embeds ids ``(rows,)`` at one position, a scalar: ``(rows, d_model)``."""
-        embedded = self.embed(tokens)  # (rows, d_model)
-        if not self.use_positions:
-            return embedded
-        return embedded + ops.cast(self.encodings(1, position), embedded.dtype)
+            return self.positions[:length]
+        return positional_encoding(length, self.d_model)
 
     def compute_mask(self, x, previous_mask=None):
         return padding_mask(x) if previous_mask is None else previous_mask
-
-    def get_config(self):
-        return super().get_config() | {
-            "vocab_size": self.vocab_size,
-            "d_model": self.d_model,
-            "max_length": self.max_length,
-            "learned_positions": self.learned_positions,
-            "use_positions": self.use_positions,
-        }

@@ -1,6 +1,6 @@
 """The attention of a translation, in every layer and head.
 
-`decoding_animation.py` draws it over time; `attention_page.py` writes it into a page.
+`decoding_animation.py` draws it over time.
 """
 
 from typing import NamedTuple

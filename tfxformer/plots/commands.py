@@ -21,13 +21,14 @@ READING = ("data_dir", "columns", "encoding")
 
 def _check_out(context: Context, out: Path):
     """Refuses what cannot be written before the work begins."""
-    special = {"attention": [".png", ".svg", ".html"], "decoding": [".gif"]}
-    forms = special.get(context.info_name, [".png", ".svg"])
-    if out.suffix.lower() not in forms:
-        raise UserError(f"--out {out}: its name must end in {' or '.join(forms)}")
+    forms = [".gif"] if context.info_name == "decoding" else [".png", ".svg"]
+    form = out.suffix.lower()
+    if form not in forms:
+        problem = f"--out {out}: its name must end in {' or '.join(forms)}"
+        page = f"; for a page to explore: tfxformer demo --to {out}"
+        raise UserError(problem + page if form == ".html" else problem)
     check_output("--out", out)
-    if out.suffix.lower() != ".html":
-        need("plots", ["matplotlib"])
+    need("plots", ["matplotlib"])
     return out
 
 
@@ -94,15 +95,11 @@ def attention(
     head: Annotated[int | None, Option(min=1, help="One head of it, from 1.")] = None,
     dark: Dark = False,
 ):
-    """Translate a sentence and draw what its tokens read, by layers and heads.
-
-    An .html file is a page: point at a token to see what it reads.
-    """
+    """Translate a sentence and draw what its tokens read, by layers and heads."""
     if head is not None and layer is None:
         raise UserError("--head: give --layer, too")
     translator = load_translator(run)
     from tfxformer.plots.attention_maps import attention_maps, readable
-    from tfxformer.plots.attention_page import attention_page
 
     queries, keys, weights = attention_maps(translator, text)[kind]
     queries, keys = readable(queries), readable(keys)
@@ -114,13 +111,8 @@ def attention(
                 raise UserError(f"--{axis} {number}: the model has {len(weights)}")
             weights = weights[number - 1]
             title += f", {axis} {number}"
-    if out.suffix.lower() == ".html":
-        # Without --dark the page has the theme of the reader's system.
-        page = attention_page(queries, keys, weights, title, dark=dark or None)
-        print(write_file(out, page.encode()))
-    else:
-        with _background(dark):
-            _save(plots.draw_attention(queries, keys, weights, title), out)
+    with _background(dark):
+        _save(plots.draw_attention(queries, keys, weights, title), out)
 
 
 @app.command()

@@ -1,0 +1,153 @@
+"""worker.js: what it answers, apart from the model's own numbers."""
+
+import base64
+
+import node
+import numpy as np
+import pytest
+
+from tfxformer.decoding import DecodingOptions
+from tfxformer.page import model_parts
+from tfxformer.special_tokens import END_ID
+from tfxformer.translator import Translator
+
+TEXT = " O gato bebe.  A casa é azul!\n"
+
+
+@pytest.fixture(scope="module")
+def tiny():
+    tiny = node.tiny(max_length=24)
+    return Translator(tiny.tokenizer, tiny.transformer, DecodingOptions(max_length=24))
+
+
+def test_a_text_of_several_sentences(tiny):
+    tokenized, answer = node.ask(
+        tiny, {"type": "tokenize", "text": TEXT}, {"type": "translate", "text": TEXT}
+    )
+    pieces = tiny.parts(TEXT)
+    parts, space = tokenized["result"]["parts"], tokenized["result"]["space"]
+    assert [piece for x in parts for piece in (x["space"], x["text"])] == pieces[:-1]
+    assert space == pieces[-1]
+    for part in parts:
+        assert part["ids"] == [*tiny.tokenizer.encode([part["text"]])[0], END_ID]
+        assert part["tokens"] == tiny.tokenizer.tokens(part["ids"])
+    found = answer["result"]
+    translations = pieces[:]
+    translations[1::2] = [part["translation"] for part in found["parts"]]
+    assert found["translation"] == "".join(translations)
+    assert found["ids"] == [id for part in found["parts"] for id in part["ids"]]
+    assert len(found["ids"]) == len(found["tokens"]) == len(found["scores"])
+    assert [x["source"] for x in found["parts"]] == [x["ids"] for x in parts]
+    steps = [step for part in found["parts"] for step in part["steps"]]
+    assert [event["step"] for event in answer["events"]] == steps
+    assert [event["part"] for event in answer["events"]] == [
+        number for number, part in enumerate(found["parts"]) for _ in part["ids"]
+    ]
+    for step, score in zip(steps, found["scores"], strict=True):
+        likely = step["candidates"]
+        assert len(likely) == 10 and likely[0]["id"] == step["id"]
+        logits = [token["logit"] for token in likely]
+        assert logits == sorted(logits, reverse=True)
+        assert step["probability"] == pytest.approx(np.exp(score), rel=1e-4)
+
+
+def test_another_token_is_chosen_and_the_translation_goes_on(tiny):
+    asked = {"type": "translate", "text": "O gato bebe."}
+    (found,) = node.results(tiny, asked)
+    step = found["parts"][0]["steps"][2]
+    forced = [*found["ids"][:2], step["candidates"][4]["id"]]
+    (other,) = node.results(tiny, asked | {"forced": forced})
+    steps = other["parts"][0]["steps"]
+    assert other["ids"][:3] == forced and other["ids"] != found["ids"]
+    assert [step["forced"] for step in steps[:4]] == [True, True, True, False]
+    assert steps[2]["probability"] == step["candidates"][4]["probability"]
+    # The rest is the model's own choice after these tokens.
+    source = found["parts"][0]["source"]
+    (values,) = node.results(
+        tiny,
+        {"type": "inspect", "source": source, "target": forced, "names": ["output"]},
+    )
+    logits = node.array(values["output/logits"])
+    assert other["ids"][3] == END_ID + logits[END_ID:].argmax()
+
+
+def test_a_step_has_the_same_values_in_any_order_of_requests(tiny):
+    (found,) = node.results(tiny, {"type": "translate", "text": "O gato bebe."})
+    source, target = found["parts"][0]["source"], found["ids"]
+    asked = {"type": "inspect", "source": source, "target": target}
+    asked |= {"names": ["decoder", "output/logits"]}
+    steps = [4, 1, 3, 4, 0, 1]
+    answers = node.results(tiny, *(asked | {"step": step} for step in steps), asked)
+    *steps_values, whole = answers
+    for step, values in zip(steps, steps_values, strict=True):
+        for name in ("decoder/output", "decoder/layer_1/ffn/hidden"):
+            row = node.array(whole[name])[step]
+            np.testing.assert_allclose(node.array(values[name])[0], row, atol=1e-5)
+        keys = node.array(values["decoder/layer_0/self_attention/key"])
+        assert keys.shape == (step + 1, 16)
+        weights = node.array(values["decoder/layer_0/self_attention/weights"])
+        assert weights.shape == (4, 1, step + 1)
+
+
+def test_every_value_has_a_name(tiny):
+    asked = {"type": "inspect", "source": [7, 8, END_ID], "target": [5], "names": [""]}
+    (values,) = node.results(tiny, asked)
+    shapes = {name: tensor["shape"] for name, tensor in values.items()}
+    attention = {name: [3, 16] for name in ("query", "key", "value", "concatenation")}
+    attention |= {"output": [3, 16], "scores": [4, 3, 3], "weights": [4, 3, 3]}
+    around = {name: [3, 16] for name in ("x", "input", "sum", "result")}
+    around |= {"before": [3, 2], "after": [3, 2]}
+    feed_forward = {"hidden": [3, 32], "output": [3, 16]}
+    expected = {"encoder/stream": [3, 16], "encoder/output": [3, 16]}
+    for name in ("embedding", "positions", "output"):
+        expected[f"encoder/embedding/{name}"] = [3, 16]
+    for layer in range(2):
+        for part, own in (("self_attention", attention), ("ffn", feed_forward)):
+            for name, shape in (around | own).items():
+                expected[f"encoder/layer_{layer}/{part}/{name}"] = shape
+    assert {x: y for x, y in shapes.items() if x.startswith("encoder")} == expected
+    cross = "decoder/layer_1/cross_attention"
+    assert shapes[f"{cross}/weights"] == [4, 2, 3] and shapes[f"{cross}/key"] == [3, 16]
+    assert shapes["output/logits"] == [tiny.tokenizer.vocab_size]
+    before = node.array(values["encoder/layer_0/ffn/before"])
+    rows = node.array(values["encoder/layer_0/ffn/sum"])  # post-norm: of the sum
+    np.testing.assert_allclose(before[:, 0], rows.mean(1), atol=1e-6)
+    np.testing.assert_allclose(before[:, 1], rows.std(1), rtol=1e-4)
+
+
+def test_the_model_s_own_numbers_have_the_names_of_python(tiny):
+    model, _ = model_parts(tiny, "tiny")
+    names = [weight["name"] for weight in model["weights"]]
+    (found,) = node.results(tiny, {"type": "weights", "names": [*names, "encoder/no"]})
+    assert list(found) == names
+    for weight in tiny.transformer.weights:
+        name = weight.path.partition("/")[2]
+        value = np.array(weight)
+        if name.endswith("kernel") and not name.endswith("ffn/output/kernel"):
+            value = value.T
+        np.testing.assert_array_equal(node.array(found[name]), value)
+
+
+def test_an_empty_text_is_empty(tiny):
+    for text in ("", "  ", "\u200b"):
+        (found,) = node.results(tiny, {"type": "translate", "text": text})
+        assert found["translation"] == text.replace("\u200b", "") and not found["ids"]
+
+
+def test_what_is_wrong_is_told(tiny):
+    long, unknown = node.ask(
+        tiny,
+        {"type": "translate", "text": "a" * 2001},
+        {"type": "beam", "source": None},
+    )
+    assert long["error"] == "That is 2001 characters, and this page takes 2000."
+    assert unknown["error"]
+
+
+@pytest.mark.parametrize("missing", [1000, 1001, 1002, 1003])  # base64 has groups of 4
+def test_missing_weights_are_told(tiny, missing):
+    model, weights = model_parts(tiny, "tiny")
+    weights = base64.b64encode(weights).decode()[:-missing]
+    load = {"type": "load", "model": model, "weights": weights}
+    ((answer),) = node.run(node.WORKER, [load])
+    assert answer["error"].startswith("This file is incomplete")

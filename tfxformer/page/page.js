@@ -1,0 +1,290 @@
+// What the reader sees: the state, the address that keeps it, and the views that show it.
+//
+// What a view and this file promise each other:
+//
+// - A view's file exports `mountX(section, page)`. It builds its elements once, inside its
+//   section of page.html (which already has the question and the introduction), and
+//   returns `{ uses, show(state, walk) }`. `uses` names the fields of the state that it
+//   shows.
+// - `show` is called when the walk or one of these fields has changed, or the theme (so
+//   that colours are drawn again). It is called only while the section is near the
+//   window, and only with a walk: views need not ask.
+// - `state` has the fields of INITIAL. `page.update({ layer: 2 })` changes some, keeps the
+//   address, and shows. Numbers stay within their limits. Layers, heads, steps and tokens
+//   count from 0 here, and from 1 in the address and for the reader.
+// - `walk` is the translation of the sentence that the reader walks through: one of
+//   `parts` in worker.js's `translate`. With `state.forced`, it begins with these ids.
+// - `page.settings` has the model's settings, `page.name` its name.
+// - `page.open({ name, row, unit, head })` opens a value by its name in worker.js; the row is
+//   a token of the source, or a step of the decoder.
+// - `latest` in client.js makes requests that follow a slider.
+
+import { tfxformer } from "./client.js";
+import { mountType, EXAMPLES } from "./type.js";
+import { mountEmbedding } from "./embedding.js";
+import { mountEncoder } from "./encoder.js";
+import { mountDecoder } from "./decoder.js";
+import { mountBeam } from "./beam.js";
+import { mountBreak } from "./break.js";
+import { mountDetails } from "./details.js";
+
+const MOUNTS = {
+  type: mountType,
+  embedding: mountEmbedding,
+  encoder: mountEncoder,
+  decoder: mountDecoder,
+  beam: mountBeam,
+  break: mountBreak,
+  details: mountDetails,
+};
+
+const INITIAL = {
+  text: EXAMPLES[0],
+  part: 0, // the sentence of the walk
+  forced: [], // ids that the reader chose for the beginning of its translation
+  token: 0, // of the source, in the sections on embedding and encoder
+  position: 0, // that the reader drags
+  layer: 0, // of the encoder
+  head: 0,
+  step: 0, // of the decoder
+  decoderLayer: 0,
+  decoderHead: 0,
+  beams: 4,
+  penalty: null, // of length; null ranks by the mean
+  broken: {}, // switches of model.js
+  section: "", // that the address leads to
+};
+// What begins anew with another text or sentence.
+const OF_SENTENCE = { forced: [], token: 0, position: 0, step: 0 };
+const OF_TEXT = { part: 0, ...OF_SENTENCE };
+
+// Names in the address, where they differ.
+const NAMES = { part: "sentence", decoderLayer: "decoder-layer", decoderHead: "decoder-head" };
+const COUNTED = ["part", "token", "layer", "head", "step", "decoderLayer", "decoderHead"];
+
+const status = document.getElementById("status");
+const main = document.querySelector("main");
+const page = { tfxformer, update, open };
+const views = {};
+let state = { ...INITIAL };
+let walk = null;
+let parts = []; // of the text: its sentences, translated or not yet
+let stop = new AbortController();
+const known = new Map(); // translations of sentences
+
+const same = (a, b) => JSON.stringify(a) === JSON.stringify(b);
+
+// ---- The address
+
+function write() {
+  const fields = new URLSearchParams();
+  for (const [name, initial] of Object.entries(INITIAL)) {
+    const value = state[name];
+    if (name !== "text" && same(value, initial)) continue;
+    const counted = COUNTED.includes(name) ? value + 1 : value;
+    const text =
+      Array.isArray(value) || typeof value !== "object" ? counted : JSON.stringify(value);
+    fields.set(NAMES[name] ?? name, text);
+  }
+  history.replaceState(null, "", `#${fields}`);
+}
+
+// The state in an address. One without a text, as that of a link on this page, changes
+// only what it names.
+function read(address) {
+  const fields = new URLSearchParams(new URL(address).hash.slice(1));
+  const found = fields.has("text") ? { ...INITIAL } : {};
+  for (const [name, initial] of Object.entries(INITIAL)) {
+    const text = fields.get(NAMES[name] ?? name);
+    const value = text === null ? undefined : parsed(text, initial);
+    if (value !== undefined) found[name] = COUNTED.includes(name) ? value - 1 : value;
+  }
+  return found;
+}
+
+// A text as a value like `initial`, or undefined.
+function parsed(text, initial) {
+  if (typeof initial === "string") return text;
+  if (Array.isArray(initial)) return text.split(",").map(Number).filter(Number.isInteger);
+  try {
+    const value = JSON.parse(text);
+    const same = typeof value === (initial === null ? "number" : typeof initial);
+    return same && value !== null && !Array.isArray(value) ? value : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+// ---- The state
+
+let writing = null;
+
+function update(changes) {
+  const before = state;
+  const differs = (name) => name in changes && !same(changes[name], before[name]);
+  const anew = differs("text") ? OF_TEXT : differs("part") ? OF_SENTENCE : {};
+  const translated = ["text", "part", "forced"].some(differs);
+  // Until the new translation is there, views show the old one.
+  if (differs("text")) parts = [];
+  if (translated) walk = null;
+  state = withinLimits({ ...state, ...anew, ...changes });
+  clearTimeout(writing); // browsers limit how often an address may change
+  writing = setTimeout(write, 200);
+  if (translated) translate();
+  if (changes.section) document.getElementById(state.section)?.scrollIntoView();
+  refresh((view) => view.uses.some((name) => !same(state[name], before[name])));
+}
+
+function withinLimits(state) {
+  const { num_layers, num_decoder_layers, num_heads, max_length, target_vocab_size } =
+    page.settings;
+  const most = {
+    layer: num_layers - 1,
+    head: num_heads - 1,
+    decoderLayer: (num_decoder_layers ?? num_layers) - 1,
+    decoderHead: num_heads - 1,
+    position: max_length - 1,
+    beams: 5,
+    penalty: 2,
+  };
+  if (parts.length) most.part = parts.length - 1;
+  if (walk) Object.assign(most, { token: walk.source.length - 1, step: walk.steps.length - 1 });
+  const limited = { ...state };
+  for (const [name, limit] of Object.entries(most)) {
+    const least = name === "beams" ? 1 : 0;
+    const value = name === "penalty" ? state[name] : Math.round(state[name]);
+    if (value !== null) limited[name] = Math.max(least, Math.min(limit, value));
+  }
+  limited.forced = state.forced.filter((id) => id > 2 && id < target_vocab_size);
+  return limited;
+}
+
+function open(detail) {
+  if (walk) views.details.open(detail, walk);
+}
+
+// ---- The views
+
+// Shows those views that `concerns` picks, and that the reader can see; others later.
+function refresh(concerns = () => true) {
+  for (const view of Object.values(views)) {
+    view.stale ||= concerns(view);
+    if (view.near) showOne(view);
+  }
+}
+
+function showOne(view) {
+  if (!view.stale || !walk) return;
+  view.stale = false;
+  view.section.classList.add("shown");
+  view.show?.(state, walk);
+}
+
+function mount() {
+  const observer = new IntersectionObserver(
+    (entries) => {
+      for (const { target, isIntersecting } of entries) {
+        views[target.id].near = isIntersecting;
+        if (isIntersecting) showOne(views[target.id]);
+      }
+    },
+    { rootMargin: "300px" },
+  );
+  for (const [id, mountView] of Object.entries(MOUNTS)) {
+    const section = document.getElementById(id);
+    views[id] = { uses: [], section, stale: true, near: false, ...mountView(section, page) };
+    observer.observe(section);
+  }
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  dark.addEventListener("change", () => refresh());
+}
+
+// ---- The translation
+
+// Translates the text, sentence by sentence. A new call stops the one before.
+async function translate() {
+  stop.abort();
+  stop = new AbortController();
+  const { signal } = stop;
+  try {
+    if (!parts.length) await cut(signal);
+    if (signal.aborted) return;
+    if (!parts.length) walkThrough(null);
+    for (const [place, part] of parts.entries()) {
+      const forced = place === state.part ? state.forced : [];
+      Object.assign(part, await translated(part, forced, signal));
+      views.type.grow(place);
+      if (place === state.part) walkThrough(part.steps.length ? part : null);
+    }
+    status.textContent = "";
+  } catch (error) {
+    if (signal.aborted) return;
+    parts = [];
+    views.type.begin(parts, "", state);
+    walkThrough(null);
+    status.textContent = error.message;
+  }
+}
+
+// Cuts the text into sentences, and shows their tokens.
+async function cut(signal) {
+  const found = await tfxformer.tokenize({ text: state.text });
+  if (signal.aborted) return;
+  parts = found.parts.map(({ space, text, ids, tokens }) => ({
+    space,
+    text,
+    source: ids,
+    sourceTokens: tokens,
+  }));
+  state = withinLimits(state);
+  views.type.begin(parts, found.space, state);
+}
+
+async function translated(part, forced, signal) {
+  const key = JSON.stringify([part.source, forced]);
+  if (!known.has(key)) {
+    const steps = [];
+    const onEvent = ({ step, translation }) => {
+      if (signal.aborted) return;
+      steps.push(step);
+      Object.assign(part, { steps, translation });
+      views.type.grow(parts.indexOf(part));
+    };
+    const options = { source: part.source, forced, signal, onEvent };
+    const found = await tfxformer.translate("", options);
+    if (known.size > 100) known.clear();
+    known.set(key, found.parts[0]);
+  }
+  return { ...known.get(key), text: part.text };
+}
+
+function walkThrough(part) {
+  walk = part;
+  main.classList.toggle("waiting", !walk);
+  if (walk) state = withinLimits(state);
+  refresh();
+}
+
+// The model in a sentence.
+function about(name, { num_layers, num_decoder_layers, num_heads, d_model, target_vocab_size }) {
+  const layers = (count) => `${count} layer${count > 1 ? "s" : ""}`;
+  const decoder = layers(num_decoder_layers ?? num_layers);
+  return (
+    `The model “${name}” has an encoder of ${layers(num_layers)} and a decoder of ${decoder}, ` +
+    `each layer with ${num_heads} heads. It holds each token as ${d_model} numbers, and can write ` +
+    `${target_vocab_size.toLocaleString("en")} different tokens.`
+  );
+}
+
+async function start() {
+  const { name, settings } = await tfxformer.ready;
+  Object.assign(page, { name, settings });
+  document.getElementById("about").textContent = about(name, settings);
+  mount();
+  state = withinLimits({ ...INITIAL, ...read(location.href) });
+  addEventListener("hashchange", ({ newURL }) => update(read(newURL)));
+  await translate();
+  document.getElementById(state.section)?.scrollIntoView();
+}
+
+start().catch((error) => (status.textContent = error.message));

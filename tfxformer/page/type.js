@@ -1,0 +1,101 @@
+// Section 1: a text, its tokens, and its translation as it grows.
+
+import { chips, element, percent, refill } from "./drawing.js";
+
+export const EXAMPLES = [
+  "O gato preto bebeu o leite.",
+  "A casa amarela fica perto do rio.",
+  "Bom dia! Onde fica a estação? O comboio parte às dez.",
+  "Sentei-me no banco do jardim.",
+  "A manga da camisa está rota.",
+  "Ela partiu o copo e partiu para Lisboa.",
+];
+
+// Whether the reader has chosen a step's token, against the model.
+export const isChosen = ({ forced, id, candidates }) => forced && id !== candidates[0].id;
+
+export function mountType(section, page) {
+  const text = document.getElementById("text");
+  const output = document.getElementById("translation");
+  text.addEventListener("input", () => page.update({ text: text.value }));
+  text.after(examples(page));
+  const sentences = element("div", { class: "sentences" });
+  output.after(sentences);
+  let [parts, space, nodes] = [[], "", []];
+
+  function grow(place) {
+    const texts = parts.map((part) => part.space + (part.translation ?? ""));
+    output.value = texts.join("") + space;
+    refill(nodes[place], tokensOf(parts[place], place, page));
+  }
+  return {
+    uses: ["text", "part"],
+    // Shows the sentences of a text, before their translations.
+    begin(found, after, state) {
+      [parts, space] = [found, after];
+      nodes = parts.map(() => element("div"));
+      sentences.replaceChildren(...parts.map((_, place) => sentence(nodes[place], place, page)));
+      sentences.classList.toggle("several", parts.length > 1);
+      if (parts.length) parts.forEach((_, place) => grow(place));
+      else output.value = "";
+      this.show(state);
+    },
+    grow,
+    show(state) {
+      if (text.value !== state.text) text.value = state.text;
+      const buttons = sentences.querySelectorAll("input");
+      buttons.forEach((button, place) => (button.checked = place === state.part));
+    },
+  };
+}
+
+function examples(page) {
+  const choose = (text) => () => page.update({ text });
+  const button = (text) => element("button", { onclick: choose(text), lang: "pt" }, text);
+  const items = EXAMPLES.map((text) => element("li", {}, button(text)));
+  const note = "Or take one of these. The model “pt_en” gets the last two wrong.";
+  return element("div", {}, element("p", { class: "note" }, note), list(items));
+}
+
+const list = (items) => element("ul", { class: "examples" }, items);
+
+// A sentence, and the button that chooses it for the walk.
+function sentence(node, place, page) {
+  const onchange = () => page.update({ part: place });
+  const input = element("input", { type: "radio", name: "sentence", onchange });
+  const label = element(
+    "label",
+    { class: "control" },
+    input,
+    ` Walk through sentence ${place + 1}`,
+  );
+  return element("div", { class: "sentence" }, label, node);
+}
+
+// Its tokens, each with its id; and those that are written, each with its probability.
+// A click leads to the section that shows more.
+function tokensOf(part, place, page) {
+  const lead = (changes) => page.update({ part: place, ...changes });
+  const read = chips(part.sourceTokens, {
+    notes: part.source,
+    onPick: (token) => lead({ token, section: "embedding" }),
+    pickLabel: () => "See how this token becomes numbers",
+  });
+  const steps = part.steps ?? [];
+  const written = chips(
+    steps.map(({ token }) => token),
+    {
+      notes: steps.map(({ probability }) => percent(probability)),
+      shades: steps.map(({ probability }) => probability),
+      classes: steps.map((step) => (isChosen(step) ? "forced" : "")),
+      onPick: (step) => lead({ step, section: "decoder" }),
+      pickLabel: () => "See how the model chose this token",
+    },
+  );
+  return [
+    element("h3", {}, "The model reads these tokens. Under each is its id."),
+    read,
+    element("h3", {}, "It writes these tokens. Under each is its probability."),
+    written,
+  ];
+}

@@ -1,0 +1,303 @@
+// Runs the model beside the page, so that the page never freezes.
+//
+// The page talks to it through client.js, which posts `{ id, type, ...request }` and gets
+// `{ id, result }`, `{ id, error }` (a sentence for the reader), or, while a
+// translation grows, `{ id, event }`. No request depends on an earlier one: each names
+// its source, what is written so far, and the switches (INTACT in model.js) that it
+// breaks. What was computed is kept, so the same again is fast.
+//
+//   load { model, weights }: what packing.py writes; weights in base64
+//     -> { name, settings }
+//   tokenize { text }
+//     -> { parts: [{ space, text, ids, tokens }], space }: sentences as Translator splits
+//        them, each with the white space before it; ids end with the end token
+//   translate { text | source, forced, switches, count }: a text, or one sentence's ids;
+//     `forced` has the first ids of the translation (of its first sentence); `count`
+//     likely tokens are told for each step (10)
+//     -> { translation, ids, tokens, scores, parts: [the same for each sentence, and
+//        text, source, sourceTokens, steps] }; ids end with the end token, scores are
+//        log-probabilities
+//     event: { part, step, translation }, for each token as it is written; a step is
+//        { id, token, score, probability, logit, forced, candidates: [{ id, token, logit,
+//        probability }] }, the likeliest first
+//   cancel { request }: stops the translation with this id, which ends with an error
+//   inspect { source, target, step, names, switches }: the values whose names begin with
+//     one of `names`; `target` has the ids written so far. `step` t gives the decoder
+//     when it chooses target[t]; without `step`, all positions at once
+//     -> { name: { shape, data } }, row after row. Under encoder/ and decoder/:
+//        embedding/{embedding,positions,output}, stream and output (of the stack);
+//        layer_N/{self_attention,cross_attention,ffn}/: x, input, sum, result (length,
+//        d_model), before, after (length, 2): mean and deviation around the layer norm;
+//        of attention: query, key, value, concatenation, output (length, d_model; head
+//        beside head), scores (q·k, scaled, before the mask) and weights (heads, target,
+//        source); of ffn: hidden (length, dff), output. And output/logits (vocab).
+//        The decoder's self_attention/key and value are the KV cache.
+//   weights { names } -> { name: { shape, data } }: the model's own numbers, by their names
+//     in Python, such as encoder/layer_0/ffn/hidden/kernel; what a model lacks is left out.
+//     Each row of a matrix makes one unit, but in ffn/output/kernel each row is a hidden
+//     unit's
+//   beam { source, beams, nBest, lengthPenalty, switches }
+//     -> { hypotheses: [{ ids, tokens, translation, score, rank }], steps: [[{ parent,
+//        id, token, total, state: "kept" | "finished" | "dropped", place }]] }; `parent`
+//        and `place` number the hypotheses before and after the step
+
+import { INTACT, Transformer, likeliest, softmax } from "./model.js";
+import { fromBase64, readWeights } from "./matrix.js";
+import { partsOf } from "./sentences.js";
+import { END_ID, START_ID, Tokenizer } from "./tokenizer.js";
+
+const MOST_CHARACTERS = 2000; // a page is for sentences
+const MOST_KEPT = 8; // sentences, each with its switches
+
+let loaded = null; // what `load` read
+const cancelled = new Set();
+const kept = new Map(); // of sentences: the encoded source, and the tokens with their cache
+
+const requests = { load, tokenize, translate, inspect, weights, beam };
+
+self.onmessage = async ({ data: { id, type, ...request } }) => {
+  if (type === "cancel") return cancelled.add(request.request);
+  try {
+    const tell = (event) => self.postMessage({ id, event });
+    const result = await requests[type](request, { tell, stopped: () => cancelled.has(id) });
+    self.postMessage({ id, result });
+  } catch (error) {
+    self.postMessage({ id, error: error.message });
+  }
+  cancelled.delete(id);
+};
+
+function load({ model, weights }) {
+  let bytes = new Uint8Array();
+  try {
+    bytes = fromBase64(weights);
+  } catch {
+    // The text ends early: the next lines say so.
+  }
+  const needed = Math.max(...model.weights.map(({ shape, at }) => at + bytesOf(shape)));
+  if (bytes.length < needed)
+    throw Error("This file is incomplete: weights of the model are missing. Please get it again.");
+  const source = new Tokenizer(model.tokenizer);
+  const target = model.target ? new Tokenizer(model.target) : source;
+  loaded = { ...model, buffer: bytes.buffer, source, target, byBits: new Map() };
+  modelFor({});
+  return { name: model.name, settings: model.settings };
+}
+
+const bytesOf = (shape) => (shape.length === 1 ? 4 * shape[0] : 2 * shape[0] * shape[1]);
+
+function tokenize({ text }) {
+  const parts = cut(text);
+  const sentences = [];
+  for (let place = 1; place < parts.length; place += 2) {
+    const [space, text] = parts.slice(place - 1, place + 1);
+    const ids = sourceOf(text);
+    sentences.push({ space, text, ids, tokens: loaded.source.tokens(ids) });
+  }
+  return { parts: sentences, space: parts.at(-1) };
+}
+
+function cut(text) {
+  const length = [...text].length;
+  if (length > MOST_CHARACTERS)
+    throw Error(`That is ${length} characters, and this page takes ${MOST_CHARACTERS}.`);
+  const count = (part) => loaded.source.encode(part).length;
+  return partsOf(text.replace(/\p{Cs}/gu, " "), count, loaded.settings.max_length - 1);
+}
+
+// A sentence's ids for the encoder.
+function sourceOf(text) {
+  const ids = loaded.source.encode(text);
+  return [...ids.slice(0, loaded.settings.max_length - 1), END_ID];
+}
+
+async function translate({ text, source, forced = [], switches, count = 10 }, { tell, stopped }) {
+  const pieces = source ? ["", "", ""] : cut(text);
+  const parts = [];
+  let translation = pieces[0];
+  for (let place = 1; place < pieces.length; place += 2) {
+    const ids = source ?? sourceOf(pieces[place]);
+    const steps = [];
+    const written = () => loaded.target.decode(steps.map(({ id }) => id));
+    for (const step of stepsOf(ids, place === 1 ? forced : [], switches, count)) {
+      steps.push(step);
+      // A character of several tokens stays hidden until it is complete.
+      const shown = translation + written().replace(/\ufffd+$/, "");
+      tell({ part: parts.length, step, translation: shown });
+      await turn();
+      if (stopped()) throw Error("The translation was stopped.");
+    }
+    parts.push({
+      text: pieces[place],
+      source: ids,
+      sourceTokens: loaded.source.tokens(ids),
+      translation: written(),
+      ...gather(steps),
+      steps,
+    });
+    translation += written() + pieces[place + 1];
+  }
+  return { translation, ...gather(parts.flatMap(({ steps }) => steps)), parts };
+}
+
+const gather = (steps) => ({
+  ids: steps.map(({ id }) => id),
+  tokens: steps.map(({ token }) => token),
+  scores: steps.map(({ score }) => score),
+});
+
+// Lets the worker read its messages.
+function turn() {
+  return new Promise((resolve) => {
+    const { port1, port2 } = new MessageChannel();
+    port1.onmessage = () => {
+      port1.close();
+      resolve();
+    };
+    port2.postMessage(null);
+  });
+}
+
+function* stepsOf(source, forced, switches, count) {
+  const model = modelFor(switches);
+  const state = stateFor(model, source, []);
+  // What is forced always gets one more token.
+  const needed = Math.min(forced.length + 1, model.settings.max_length);
+  if (state.limit) state.limit = Math.max(state.limit, needed);
+  while (state.going) {
+    const given = forced[state.ids.length - 1];
+    const { id, score, logits } = model.step(state, given);
+    const probabilities = softmax(logits);
+    const about = (id) => ({
+      id,
+      token: loaded.target.tokens([id])[0],
+      logit: logits[id],
+      probability: probabilities[id],
+    });
+    const candidates = likeliest(logits, count).map(about);
+    yield { ...about(id), score, forced: given !== undefined, candidates };
+  }
+  keptFor(model, source).state = state;
+}
+
+// The values by name, as they are noted; an encoder's are computed once.
+function inspect({ source, target = [], step, names, switches }) {
+  const model = modelFor(switches);
+  const found = {};
+  const note = (path, values) => {
+    for (const [name, value] of Object.entries(values)) found[`${path}/${name}`] = value;
+  };
+  const sentence = keptFor(model, source);
+  if (!sentence.values) {
+    model.note = note;
+    model.encode(source);
+    model.note = null;
+    sentence.values = { ...found };
+  }
+  const state = stateFor(model, source, target.slice(0, step));
+  model.note = note;
+  if (step === undefined) model.decodeStep(state.ids, state.encoded, model.emptyCache(), 0);
+  else model.decodeStep(state.ids, state.encoded, state.cache);
+  model.note = null;
+  const values = Object.entries({ ...sentence.values, ...found });
+  const asked = values.filter(([name]) => names.some((start) => name.startsWith(start)));
+  return Object.fromEntries(asked.map(([name, value]) => [name, flat(value)]));
+}
+
+function weights({ names }) {
+  const all = modelFor({}).weights;
+  const found = names.map((name) => [name, name.split("/").reduce((x, part) => x?.[part], all)]);
+  const known = found.filter(([, value]) => value);
+  const plain = (value) => ({ shape: value.shape ?? [value.length], data: value.data ?? value });
+  return Object.fromEntries(known.map(([name, value]) => [name, plain(value)]));
+}
+
+// Rows in rows as one array, and its shape.
+function flat(value) {
+  if (value instanceof Float32Array) return { shape: [value.length], data: value };
+  const parts = value.map(flat);
+  const size = parts[0]?.data.length ?? 0;
+  const data = new Float32Array(parts.length * size);
+  parts.forEach((part, i) => data.set(part.data, i * size));
+  return { shape: [parts.length, ...(parts[0]?.shape ?? [])], data };
+}
+
+function beam({ source, beams, nBest, lengthPenalty, switches }) {
+  const model = modelFor(switches);
+  remember(model, keptFor(model, source));
+  const found = model.beamSearch(source, { beams, nBest, lengthPenalty });
+  const token = (id) => loaded.target.tokens([id])[0];
+  return {
+    hypotheses: found.hypotheses.map((hypothesis) => ({
+      ...hypothesis,
+      tokens: hypothesis.ids.map(token),
+      translation: loaded.target.decode(hypothesis.ids),
+    })),
+    steps: found.steps.map((step) => step.map((one) => ({ ...one, token: token(one.id) }))),
+  };
+}
+
+// Lets a model look up what it has computed for a sentence: most hypotheses come again
+// when the reader moves a slider. Only one sentence's hypotheses are kept: each has its
+// logits.
+function remember(model, sentence) {
+  for (const other of kept.values()) if (other !== sentence) other.hypotheses.clear();
+  const decodeStep = model.decodeStep.bind(model);
+  model.encode = () => sentence.state.encoded;
+  model.decodeStep = (ids, encoded, cache) => {
+    const known = sentence.hypotheses.get(ids.join());
+    if (known) {
+      cache.forEach(({ key, value }, layer) => {
+        key.push(known.rows[layer].key);
+        value.push(known.rows[layer].value);
+      });
+      return known.logits;
+    }
+    const logits = decodeStep(ids, encoded, cache);
+    const rows = cache.map(({ key, value }) => ({ key: key.at(-1), value: value.at(-1) }));
+    sentence.hypotheses.set(ids.join(), { logits, rows });
+    return logits;
+  };
+}
+
+function modelFor(switches) {
+  const { bits } = { ...INTACT, ...switches };
+  const { byBits, settings } = loaded;
+  if (!byBits.has(bits)) {
+    if (byBits.size > 1) byBits.delete([...byBits.keys()].at(-1)); // besides the intact ones
+    byBits.set(bits, readWeights(loaded.weights, loaded.buffer, bits));
+  }
+  return new Transformer(settings, byBits.get(bits), switches);
+}
+
+// What is known of a sentence under some switches.
+function keptFor(model, source) {
+  const key = JSON.stringify([source, model.switches]);
+  const known = kept.get(key);
+  const sentence = known ?? { state: model.begin(source), values: null, hypotheses: new Map() };
+  kept.delete(key); // the newest comes last
+  kept.set(key, sentence);
+  if (kept.size > MOST_KEPT) kept.delete(kept.keys().next().value);
+  return sentence;
+}
+
+// The state of decoding after the ids `target`: from what is known, as far as it agrees.
+function stateFor(model, source, target) {
+  const sentence = keptFor(model, source);
+  const { encoded, ids, cache, limit } = sentence.state;
+  let same = 0;
+  while (same < target.length && ids[same + 1] === target[same]) same++;
+  const state = {
+    encoded,
+    ids: [START_ID, ...target.slice(0, same)],
+    cache: cache.map((layer) => ({
+      key: layer.key.slice(0, same),
+      value: layer.value.slice(0, same),
+    })),
+    limit,
+    going: limit > 0,
+  };
+  for (const id of target.slice(same)) model.step(state, id);
+  if (same < target.length) sentence.state = state;
+  return state;
+}
