@@ -141,9 +141,9 @@ def write(translator, path, name="pt_en", precision="float32"):
     transformer = translator.transformer
     if precision == "float16":
         stored = round_to_float16(transformer)
-        translator.fold_weights()
     else:
         stored = [weight.value for weight in transformer.weights]
+    translator.fold_weights()  # its answers are the export's examples
     weights = FoldedWeights(transformer, stored)
     archive = keras.export.ExportArchive()
     for side in dict.fromkeys(translator.tokenizer.sides):
