@@ -6,11 +6,6 @@ from keras import ops
 from tfxformer.layers import Decoder, Encoder, padding_mask
 from tfxformer.layers.kernels import add_bias, as_size
 
-# The arguments that the encoder and the decoder have in common.
-STACK = {"d_model", "num_heads", "dff", "dropout_rate", "norm", "max_length"}
-STACK |= {"learned_positions", "use_positions", "attention_dropout"}
-STACK |= {"activation_dropout", "activation"}
-
 
 @keras.saving.register_keras_serializable("tfxformer")
 class Transformer(keras.Model):
@@ -91,34 +86,70 @@ class Transformer(keras.Model):
     ):
         super().__init__(**kwargs)
         self.supports_masking = True
+        self.num_layers = as_size("num_layers", num_layers)
+        self.d_model = as_size("d_model", d_model)
+        self.num_heads = as_size("num_heads", num_heads)
+        self.dff = as_size("dff", dff)
+        self.input_vocab_size = as_size("input_vocab_size", input_vocab_size)
+        self.target_vocab_size = as_size("target_vocab_size", target_vocab_size)
+        self.dropout_rate = dropout_rate
+        self.norm = norm
+        self.max_length = as_size("max_length", max_length)
+        self.learned_positions = learned_positions
+        self.use_positions = use_positions
+        self.tie_embeddings = tie_embeddings
+        self.attention_dropout = attention_dropout
+        self.activation_dropout = activation_dropout
+        self.activation = activation
+        self.has_output_bias = output_bias
+        self.num_decoder_layers = num_decoder_layers
         if num_decoder_layers is not None:
-            num_decoder_layers = as_size("num_decoder_layers", num_decoder_layers)
-        # The arguments that make this model again, by name.
-        self.config = {
-            "num_layers": as_size("num_layers", num_layers),
-            "d_model": as_size("d_model", d_model),
-            "num_heads": as_size("num_heads", num_heads),
-            "dff": as_size("dff", dff),
-            "input_vocab_size": as_size("input_vocab_size", input_vocab_size),
-            "target_vocab_size": as_size("target_vocab_size", target_vocab_size),
-            "dropout_rate": dropout_rate,
-            "norm": norm,
-            "max_length": as_size("max_length", max_length),
-            "learned_positions": learned_positions,
-            "use_positions": use_positions,
-            "tie_embeddings": tie_embeddings,
-            "attention_dropout": attention_dropout,
-            "activation_dropout": activation_dropout,
-            "activation": activation,
-            "output_bias": output_bias,
-            "num_decoder_layers": num_decoder_layers,
-        }
-        if tie_embeddings is True and input_vocab_size != target_vocab_size:
+            self.num_decoder_layers = as_size("num_decoder_layers", num_decoder_layers)
+        if tie_embeddings is True and self.input_vocab_size != self.target_vocab_size:
             raise ValueError(
                 "tie_embeddings needs one vocabulary: input_vocab_size="
                 f"{input_vocab_size}, target_vocab_size={target_vocab_size}"
             )
-        self._make_stacks()
+        self.encoder = Encoder(
+            num_layers=self.num_layers,
+            d_model=self.d_model,
+            num_heads=self.num_heads,
+            dff=self.dff,
+            vocab_size=self.input_vocab_size,
+            dropout_rate=dropout_rate,
+            norm=norm,
+            max_length=self.max_length,
+            learned_positions=learned_positions,
+            use_positions=use_positions,
+            attention_dropout=attention_dropout,
+            activation_dropout=activation_dropout,
+            activation=activation,
+            name="encoder",
+            dtype=self.dtype_policy.name,
+        )
+        shared = (
+            self.encoder.pos_embedding.embedding if tie_embeddings is True else None
+        )
+        self.decoder = Decoder(
+            num_layers=(
+                self.num_layers if num_decoder_layers is None else num_decoder_layers
+            ),
+            d_model=self.d_model,
+            num_heads=self.num_heads,
+            dff=self.dff,
+            vocab_size=self.target_vocab_size,
+            dropout_rate=dropout_rate,
+            norm=norm,
+            max_length=self.max_length,
+            learned_positions=learned_positions,
+            use_positions=use_positions,
+            attention_dropout=attention_dropout,
+            activation_dropout=activation_dropout,
+            activation=activation,
+            embedding=shared,
+            name="decoder",
+            dtype=self.dtype_policy.name,
+        )
         self.final_layer = None
         self.output_bias = None
         if not tie_embeddings:
@@ -126,43 +157,13 @@ class Transformer(keras.Model):
                 self.target_vocab_size, name="final_layer", dtype=self.dtype_policy.name
             )
 
-    d_model = property(lambda self: self.config["d_model"])
-    num_heads = property(lambda self: self.config["num_heads"])
-    target_vocab_size = property(lambda self: self.config["target_vocab_size"])
-    norm = property(lambda self: self.config["norm"])
-    max_length = property(lambda self: self.config["max_length"])
-    learned_positions = property(lambda self: self.config["learned_positions"])
-    use_positions = property(lambda self: self.config["use_positions"])
-    tie_embeddings = property(lambda self: self.config["tie_embeddings"])
-    activation = property(lambda self: self.config["activation"])
-
-    def _make_stacks(self):
-        """Makes the encoder and the decoder, which may share their embedding."""
-        config = self.config
-        both = {name: value for name, value in config.items() if name in STACK}
-        both["dtype"] = self.dtype_policy.name
-        self.encoder = Encoder(
-            num_layers=config["num_layers"],
-            vocab_size=config["input_vocab_size"],
-            name="encoder",
-            **both,
-        )
-        if self.tie_embeddings is True:
-            both["embedding"] = self.encoder.pos_embedding.embedding
-        self.decoder = Decoder(
-            num_layers=config["num_decoder_layers"] or config["num_layers"],
-            vocab_size=config["target_vocab_size"],
-            name="decoder",
-            **both,
-        )
-
     def build(self, input_shape=None):
         source_shape, target_shape = input_shape or ((None, None), (None, None))
         self.encoder.build(source_shape)
         self.decoder.build(target_shape)
         if self.final_layer is not None:
             self.final_layer.build((*target_shape, self.d_model))
-        elif self.config["output_bias"]:
+        elif self.has_output_bias:
             shape = (self.target_vocab_size,)
             self.output_bias = self.add_weight(shape, "zeros", name="output_bias")
         self.built = True
@@ -226,6 +227,29 @@ class Transformer(keras.Model):
             embeddings, bias = self.output_embeddings()
             return ops.transpose(embeddings), bias
         return self.final_layer.kernel, self.final_layer.bias
+
+    @property
+    def config(self):
+        """The arguments that make this model again, by name."""
+        return {
+            "num_layers": self.num_layers,
+            "d_model": self.d_model,
+            "num_heads": self.num_heads,
+            "dff": self.dff,
+            "input_vocab_size": self.input_vocab_size,
+            "target_vocab_size": self.target_vocab_size,
+            "dropout_rate": self.dropout_rate,
+            "norm": self.norm,
+            "max_length": self.max_length,
+            "learned_positions": self.learned_positions,
+            "use_positions": self.use_positions,
+            "tie_embeddings": self.tie_embeddings,
+            "attention_dropout": self.attention_dropout,
+            "activation_dropout": self.activation_dropout,
+            "activation": self.activation,
+            "output_bias": self.has_output_bias,
+            "num_decoder_layers": self.num_decoder_layers,
+        }
 
     def get_config(self):
         return super().get_config() | self.config

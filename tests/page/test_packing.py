@@ -77,7 +77,7 @@ def test_settings_that_the_page_does_not_know_are_told(options, message):
 def test_new_settings_are_not_left_out_silently(monkeypatch):
     tiny = node.tiny()
     config = tiny.transformer.config | {"rotary": True}
-    monkeypatch.setattr(tiny.transformer, "config", config)
+    monkeypatch.setattr(type(tiny.transformer), "config", config)
     with pytest.raises(UserError, match="rotary = True: the page does not know"):
         page(tiny)
 
