@@ -4,7 +4,8 @@ import keras
 from keras import ops
 
 from tfxformer.layers import Decoder, Encoder, padding_mask
-from tfxformer.layers.kernels import add_bias, as_size
+from tfxformer.layers.kernels import add_bias
+from tfxformer.layers.sizes import as_size
 
 
 @keras.saving.register_keras_serializable("tfxformer")
@@ -125,7 +126,7 @@ class Transformer(keras.Model):
             activation_dropout=activation_dropout,
             activation=activation,
             name="encoder",
-            dtype=self.dtype_policy.name,
+            dtype=self.dtype_policy,
         )
         shared = (
             self.encoder.pos_embedding.embedding if tie_embeddings is True else None
@@ -148,13 +149,13 @@ class Transformer(keras.Model):
             activation=activation,
             embedding=shared,
             name="decoder",
-            dtype=self.dtype_policy.name,
+            dtype=self.dtype_policy,
         )
         self.final_layer = None
         self.output_bias = None
         if not tie_embeddings:
             self.final_layer = keras.layers.Dense(
-                self.target_vocab_size, name="final_layer", dtype=self.dtype_policy.name
+                self.target_vocab_size, name="final_layer", dtype=self.dtype_policy
             )
 
     def build(self, input_shape=None):

@@ -65,18 +65,9 @@ def test_a_layer_rebuilt_from_its_config_gives_the_same_outputs(kind, options, i
 def test_a_layer_accepts_only_integers_as_sizes(bad):
     with pytest.raises(TypeError, match="d_model must be an integer, not"):
         layers.FeedForward(d_model=bad, dff=24)
-    layer = layers.FeedForward(d_model=np.array(16), dff=tf.constant(24))
-    assert layer(X).shape == X.shape and layer.hidden_dense.units == 24
-
-
-def test_each_part_of_a_model_with_sizes_from_numpy_has_a_config():
-    sizes = {name: np.int64(size) for name, size in oracle.TINY.items()}
-    model = oracle.tiny_transformer(**sizes, dtype="mixed_bfloat16")
-    parts = [part for part in model._flatten_layers() if part is not model]
-    assert len(parts) > 50
-    for part in parts:
-        config = part.get_config()
-        assert type(part).from_config(config).get_config() == config
+    sizes = {"d_model": np.array(16), "dff": tf.constant(24)}
+    config = layers.FeedForward(**sizes, name="mine").get_config()
+    assert config == layers.FeedForward(16, 24, name="mine").get_config()
 
 
 @pytest.mark.parametrize(("kind", "options", "inputs"), CASES)

@@ -1,7 +1,6 @@
 """The Transformer's parts as Keras layers, in the order of the paper's Figure 1.
 
-A call without a padding mask uses the Keras mask that its tensor carries. Keras makes
-the config of a layer from its arguments, if they are Python's own numbers and strings.
+A call without a padding mask uses the Keras mask that its tensor carries.
 """
 
 from tfxformer.layers.add_and_norm import AddAndNorm

@@ -43,11 +43,12 @@ class AddAndNorm(keras.layers.Layer):
         if norm not in ("post", "pre"):
             raise ValueError(f"norm must be 'post' or 'pre', not {norm!r}")
         self.supports_masking = True
+        self.dropout_rate = dropout_rate
         self.norm = norm
         self.layernorm = LayerNorm(
-            epsilon=EPSILON, name="norm", dtype=self.dtype_policy.name
+            epsilon=EPSILON, name="norm", dtype=self.dtype_policy
         )
-        self.dropout = keras.layers.Dropout(dropout_rate, dtype=self.dtype_policy.name)
+        self.dropout = keras.layers.Dropout(dropout_rate, dtype=self.dtype_policy)
 
     def build(self, x_shape):
         self.layernorm.build(x_shape)
@@ -59,3 +60,9 @@ class AddAndNorm(keras.layers.Layer):
     def call(self, x, y, mask=None):
         x = x + self.dropout(y)
         return self.layernorm(x) if self.norm == "post" else x
+
+    def get_config(self):
+        return super().get_config() | {
+            "dropout_rate": self.dropout_rate,
+            "norm": self.norm,
+        }

@@ -11,13 +11,9 @@ import keras
 from keras import ops
 
 from tfxformer.layers.add_and_norm import AddAndNorm
-from tfxformer.layers.kernels import (
-    Projection,
-    as_size,
-    few_rows_matmul,
-    few_rows_softmax,
-)
+from tfxformer.layers.kernels import Projection, few_rows_matmul, few_rows_softmax
 from tfxformer.layers.masking import key_mask, look_ahead_mask, mask_bias
+from tfxformer.layers.sizes import as_size
 
 
 class KeyValue(NamedTuple):
@@ -30,30 +26,6 @@ class KeyValue(NamedTuple):
 
     key: object  # (batch, heads, source, key_dim)
     value: object  # (batch, heads, source, key_dim)
-
-
-def head_size(d_model, num_heads):
-    """Returns the size of one attention head, ``d_model / num_heads`` (section 3.2.2).
-
-    Args:
-        d_model: size of the hidden states.
-        num_heads: number of attention heads.
-
-    Returns:
-        An int.
-
-    Raises:
-        ValueError: ``num_heads`` does not divide ``d_model``.
-
-    Example:
-        >>> head_size(512, 8)
-        64
-    """
-    if d_model % num_heads:
-        raise ValueError(
-            f"d_model={d_model} is not a multiple of num_heads={num_heads}"
-        )
-    return d_model // num_heads
 
 
 def scaled_dot_product_attention(query, key, value, mask=None, dropout=None):
@@ -130,9 +102,10 @@ class MultiHeadAttention(keras.layers.Layer):
         self.supports_masking = True
         self.num_heads = as_size("num_heads", num_heads)
         self.key_dim = as_size("key_dim", key_dim)
+        self.dropout_rate = dropout
         # All heads side by side: one product projects for all of them.
         width = self.num_heads * self.key_dim
-        policy = self.dtype_policy.name
+        policy = self.dtype_policy
         self.query_dense = Projection(width, name="query", dtype=policy)
         self.key_dense = Projection(width, name="key", dtype=policy)
         self.value_dense = Projection(width, name="value", dtype=policy)
@@ -140,8 +113,7 @@ class MultiHeadAttention(keras.layers.Layer):
 
     def build(self, query_shape):
         *positions, d_model = query_shape
-        policy = self.dtype_policy.name
-        self.output_dense = Projection(d_model, name="output", dtype=policy)
+        self.output_dense = Projection(d_model, name="output", dtype=self.dtype_policy)
         for dense in (self.query_dense, self.key_dense, self.value_dense):
             dense.build(query_shape)
         self.output_dense.build((*positions, self.query_dense.units))
@@ -203,6 +175,13 @@ class MultiHeadAttention(keras.layers.Layer):
         x = ops.reshape(x, (-1, self.num_heads * self.key_dim))
         return self.output_dense(x), weights  # (batch * target, d_model)
 
+    def get_config(self):
+        return super().get_config() | {
+            "num_heads": self.num_heads,
+            "key_dim": self.key_dim,
+            "dropout": self.dropout_rate,
+        }
+
 
 class BaseAttention(keras.layers.Layer):
     """Multi-head attention with Add & Norm; the base of the three kinds below.
@@ -229,18 +208,20 @@ class BaseAttention(keras.layers.Layer):
     ):
         super().__init__(**kwargs)
         self.supports_masking = True
+        self.num_heads = as_size("num_heads", num_heads)
+        self.key_dim = as_size("key_dim", key_dim)
+        self.dropout_rate = dropout
+        self.norm = norm
+        self.attention_dropout = attention_dropout
         self.mha = MultiHeadAttention(
-            num_heads=num_heads,
-            key_dim=key_dim,
+            num_heads=self.num_heads,
+            key_dim=self.key_dim,
             dropout=dropout if attention_dropout is None else attention_dropout,
             name="mha",
-            dtype=self.dtype_policy.name,
+            dtype=self.dtype_policy,
         )
         self.add_and_norm = AddAndNorm(
-            dropout_rate=dropout,
-            norm=norm,
-            name="add_norm",
-            dtype=self.dtype_policy.name,
+            dropout_rate=dropout, norm=norm, name="add_norm", dtype=self.dtype_policy
         )
 
     last_attn_scores = property(lambda self: self.mha.last_attn_scores)
@@ -248,6 +229,15 @@ class BaseAttention(keras.layers.Layer):
     def build(self, x_shape):
         self.mha.build(x_shape)
         self.add_and_norm.build(x_shape)
+
+    def get_config(self):
+        return super().get_config() | {
+            "num_heads": self.num_heads,
+            "key_dim": self.key_dim,
+            "dropout": self.dropout_rate,
+            "norm": self.norm,
+            "attention_dropout": self.attention_dropout,
+        }
 
 
 @keras.saving.register_keras_serializable("tfxformer")

@@ -5,11 +5,12 @@ A layer is causal self-attention, cross-attention and a feed-forward network.
 
 import keras
 
-from tfxformer.layers.attention import CausalSelfAttention, CrossAttention, head_size
+from tfxformer.layers.attention import CausalSelfAttention, CrossAttention
 from tfxformer.layers.feed_forward import FeedForward
 from tfxformer.layers.kernels import EPSILON, LayerNorm
 from tfxformer.layers.masking import padding_mask
 from tfxformer.layers.positional import PositionalEmbedding
+from tfxformer.layers.sizes import as_size, head_size
 
 
 @keras.saving.register_keras_serializable("tfxformer")
@@ -60,34 +61,42 @@ class DecoderLayer(keras.layers.Layer):
     ):
         super().__init__(**kwargs)
         self.supports_masking = True
-        key_dim = head_size(d_model, num_heads)
+        self.d_model = as_size("d_model", d_model)
+        self.num_heads = as_size("num_heads", num_heads)
+        self.dff = as_size("dff", dff)
+        self.dropout_rate = dropout_rate
+        self.norm = norm
+        self.attention_dropout = attention_dropout
+        self.activation_dropout = activation_dropout
+        self.activation = activation
+        key_dim = head_size(self.d_model, self.num_heads)
         self.causal_self_attention = CausalSelfAttention(
-            num_heads=num_heads,
+            num_heads=self.num_heads,
             key_dim=key_dim,
             dropout=dropout_rate,
             norm=norm,
             attention_dropout=attention_dropout,
             name="self_attention",
-            dtype=self.dtype_policy.name,
+            dtype=self.dtype_policy,
         )
         self.cross_attention = CrossAttention(
-            num_heads=num_heads,
+            num_heads=self.num_heads,
             key_dim=key_dim,
             dropout=dropout_rate,
             norm=norm,
             attention_dropout=attention_dropout,
             name="cross_attention",
-            dtype=self.dtype_policy.name,
+            dtype=self.dtype_policy,
         )
         self.ffn = FeedForward(
-            d_model=d_model,
-            dff=dff,
+            d_model=self.d_model,
+            dff=self.dff,
             dropout_rate=dropout_rate,
             norm=norm,
             activation_dropout=activation_dropout,
             activation=activation,
             name="ffn",
-            dtype=self.dtype_policy.name,
+            dtype=self.dtype_policy,
         )
 
     last_attn_scores = property(lambda self: self.cross_attention.last_attn_scores)
@@ -101,6 +110,18 @@ class DecoderLayer(keras.layers.Layer):
         x = self.causal_self_attention(x, mask=x_mask)  # (batch, target, d_model)
         x = self.cross_attention(x, context, context_mask=context_mask)
         return self.ffn(x)
+
+    def get_config(self):
+        return super().get_config() | {
+            "d_model": self.d_model,
+            "num_heads": self.num_heads,
+            "dff": self.dff,
+            "dropout_rate": self.dropout_rate,
+            "norm": self.norm,
+            "attention_dropout": self.attention_dropout,
+            "activation_dropout": self.activation_dropout,
+            "activation": self.activation,
+        }
 
 
 @keras.saving.register_keras_serializable("tfxformer")
@@ -160,45 +181,58 @@ class Decoder(keras.layers.Layer):
     ):
         super().__init__(**kwargs)
         self.supports_masking = True
+        self.num_layers = as_size("num_layers", num_layers)
+        self.d_model = as_size("d_model", d_model)
+        self.num_heads = as_size("num_heads", num_heads)
+        self.dff = as_size("dff", dff)
+        self.vocab_size = as_size("vocab_size", vocab_size)
+        self.dropout_rate = dropout_rate
+        self.norm = norm
+        self.max_length = as_size("max_length", max_length)
+        self.learned_positions = learned_positions
+        self.use_positions = use_positions
+        self.attention_dropout = attention_dropout
+        self.activation_dropout = activation_dropout
+        self.activation = activation
         self.pos_embedding = PositionalEmbedding(
-            vocab_size=vocab_size,
-            d_model=d_model,
-            max_length=max_length,
+            vocab_size=self.vocab_size,
+            d_model=self.d_model,
+            max_length=self.max_length,
             learned_positions=learned_positions,
             use_positions=use_positions,
             embedding=embedding,
             name="embedding",
-            dtype=self.dtype_policy.name,
+            dtype=self.dtype_policy,
         )
-        self.dropout = keras.layers.Dropout(dropout_rate, dtype=self.dtype_policy.name)
+        self.dropout = keras.layers.Dropout(dropout_rate, dtype=self.dtype_policy)
         self.dec_layers = [
             DecoderLayer(
-                d_model=d_model,
-                num_heads=num_heads,
-                dff=dff,
+                d_model=self.d_model,
+                num_heads=self.num_heads,
+                dff=self.dff,
                 dropout_rate=dropout_rate,
                 norm=norm,
                 attention_dropout=attention_dropout,
                 activation_dropout=activation_dropout,
                 activation=activation,
                 name=f"layer_{number}",
-                dtype=self.dtype_policy.name,
+                dtype=self.dtype_policy,
             )
-            for number in range(num_layers)
+            for number in range(self.num_layers)
         ]
         if norm == "pre":
             self.final_norm = LayerNorm(
-                epsilon=EPSILON, name="final_norm", dtype=self.dtype_policy.name
+                epsilon=EPSILON, name="final_norm", dtype=self.dtype_policy
             )
         else:
-            self.final_norm = keras.layers.Identity(dtype=self.dtype_policy.name)
+            self.final_norm = keras.layers.Identity(dtype=self.dtype_policy)
 
     last_attn_scores = property(lambda self: self.dec_layers[-1].last_attn_scores)
 
     def build(self, x_shape):
         self.pos_embedding.build(x_shape)
         for layer in (*self.dec_layers, self.final_norm):
-            layer.build((*x_shape, self.pos_embedding.d_model))
+            layer.build((*x_shape, self.d_model))
 
     def call(self, x, context, x_mask=None, context_mask=None):
         if x_mask is None:
@@ -208,3 +242,20 @@ class Decoder(keras.layers.Layer):
         for layer in self.dec_layers:
             x = layer(x, context, x_mask=x_mask, context_mask=context_mask)
         return self.final_norm(x)
+
+    def get_config(self):
+        return super().get_config() | {
+            "num_layers": self.num_layers,
+            "d_model": self.d_model,
+            "num_heads": self.num_heads,
+            "dff": self.dff,
+            "vocab_size": self.vocab_size,
+            "dropout_rate": self.dropout_rate,
+            "norm": self.norm,
+            "max_length": self.max_length,
+            "learned_positions": self.learned_positions,
+            "use_positions": self.use_positions,
+            "attention_dropout": self.attention_dropout,
+            "activation_dropout": self.activation_dropout,
+            "activation": self.activation,
+        }

@@ -2,11 +2,12 @@
 
 import keras
 
-from tfxformer.layers.attention import GlobalSelfAttention, head_size
+from tfxformer.layers.attention import GlobalSelfAttention
 from tfxformer.layers.feed_forward import FeedForward
 from tfxformer.layers.kernels import EPSILON, LayerNorm
 from tfxformer.layers.masking import padding_mask
 from tfxformer.layers.positional import PositionalEmbedding
+from tfxformer.layers.sizes import as_size, head_size
 
 
 @keras.saving.register_keras_serializable("tfxformer")
@@ -54,24 +55,32 @@ class EncoderLayer(keras.layers.Layer):
     ):
         super().__init__(**kwargs)
         self.supports_masking = True
+        self.d_model = as_size("d_model", d_model)
+        self.num_heads = as_size("num_heads", num_heads)
+        self.dff = as_size("dff", dff)
+        self.dropout_rate = dropout_rate
+        self.norm = norm
+        self.attention_dropout = attention_dropout
+        self.activation_dropout = activation_dropout
+        self.activation = activation
         self.self_attention = GlobalSelfAttention(
-            num_heads=num_heads,
-            key_dim=head_size(d_model, num_heads),
+            num_heads=self.num_heads,
+            key_dim=head_size(self.d_model, self.num_heads),
             dropout=dropout_rate,
             norm=norm,
             attention_dropout=attention_dropout,
             name="self_attention",
-            dtype=self.dtype_policy.name,
+            dtype=self.dtype_policy,
         )
         self.ffn = FeedForward(
-            d_model=d_model,
-            dff=dff,
+            d_model=self.d_model,
+            dff=self.dff,
             dropout_rate=dropout_rate,
             norm=norm,
             activation_dropout=activation_dropout,
             activation=activation,
             name="ffn",
-            dtype=self.dtype_policy.name,
+            dtype=self.dtype_policy,
         )
 
     def build(self, x_shape):
@@ -81,6 +90,18 @@ class EncoderLayer(keras.layers.Layer):
     def call(self, x, mask=None):
         x = self.self_attention(x, mask=mask)
         return self.ffn(x)
+
+    def get_config(self):
+        return super().get_config() | {
+            "d_model": self.d_model,
+            "num_heads": self.num_heads,
+            "dff": self.dff,
+            "dropout_rate": self.dropout_rate,
+            "norm": self.norm,
+            "attention_dropout": self.attention_dropout,
+            "activation_dropout": self.activation_dropout,
+            "activation": self.activation,
+        }
 
 
 @keras.saving.register_keras_serializable("tfxformer")
@@ -137,43 +158,56 @@ class Encoder(keras.layers.Layer):
     ):
         super().__init__(**kwargs)
         self.supports_masking = True
+        self.num_layers = as_size("num_layers", num_layers)
+        self.d_model = as_size("d_model", d_model)
+        self.num_heads = as_size("num_heads", num_heads)
+        self.dff = as_size("dff", dff)
+        self.vocab_size = as_size("vocab_size", vocab_size)
+        self.dropout_rate = dropout_rate
+        self.norm = norm
+        self.max_length = as_size("max_length", max_length)
+        self.learned_positions = learned_positions
+        self.use_positions = use_positions
+        self.attention_dropout = attention_dropout
+        self.activation_dropout = activation_dropout
+        self.activation = activation
         self.pos_embedding = PositionalEmbedding(
-            vocab_size=vocab_size,
-            d_model=d_model,
-            max_length=max_length,
+            vocab_size=self.vocab_size,
+            d_model=self.d_model,
+            max_length=self.max_length,
             learned_positions=learned_positions,
             use_positions=use_positions,
             embedding=embedding,
             name="embedding",
-            dtype=self.dtype_policy.name,
+            dtype=self.dtype_policy,
         )
-        self.dropout = keras.layers.Dropout(dropout_rate, dtype=self.dtype_policy.name)
+        self.dropout = keras.layers.Dropout(dropout_rate, dtype=self.dtype_policy)
         self.enc_layers = [
             EncoderLayer(
-                d_model=d_model,
-                num_heads=num_heads,
-                dff=dff,
+                d_model=self.d_model,
+                num_heads=self.num_heads,
+                dff=self.dff,
                 dropout_rate=dropout_rate,
                 norm=norm,
                 attention_dropout=attention_dropout,
                 activation_dropout=activation_dropout,
                 activation=activation,
                 name=f"layer_{number}",
-                dtype=self.dtype_policy.name,
+                dtype=self.dtype_policy,
             )
-            for number in range(num_layers)
+            for number in range(self.num_layers)
         ]
         if norm == "pre":
             self.final_norm = LayerNorm(
-                epsilon=EPSILON, name="final_norm", dtype=self.dtype_policy.name
+                epsilon=EPSILON, name="final_norm", dtype=self.dtype_policy
             )
         else:
-            self.final_norm = keras.layers.Identity(dtype=self.dtype_policy.name)
+            self.final_norm = keras.layers.Identity(dtype=self.dtype_policy)
 
     def build(self, x_shape):
         self.pos_embedding.build(x_shape)
         for layer in (*self.enc_layers, self.final_norm):
-            layer.build((*x_shape, self.pos_embedding.d_model))
+            layer.build((*x_shape, self.d_model))
 
     def call(self, x, mask=None):
         if mask is None:
@@ -186,3 +220,20 @@ class Encoder(keras.layers.Layer):
 
     def compute_mask(self, x, previous_mask=None):
         return padding_mask(x) if previous_mask is None else previous_mask
+
+    def get_config(self):
+        return super().get_config() | {
+            "num_layers": self.num_layers,
+            "d_model": self.d_model,
+            "num_heads": self.num_heads,
+            "dff": self.dff,
+            "vocab_size": self.vocab_size,
+            "dropout_rate": self.dropout_rate,
+            "norm": self.norm,
+            "max_length": self.max_length,
+            "learned_positions": self.learned_positions,
+            "use_positions": self.use_positions,
+            "attention_dropout": self.attention_dropout,
+            "activation_dropout": self.activation_dropout,
+            "activation": self.activation,
+        }

@@ -3,7 +3,8 @@
 import keras
 
 from tfxformer.layers.add_and_norm import AddAndNorm
-from tfxformer.layers.kernels import Projection, as_size
+from tfxformer.layers.kernels import Projection
+from tfxformer.layers.sizes import as_size
 
 
 @keras.saving.register_keras_serializable("tfxformer")
@@ -45,20 +46,29 @@ class FeedForward(keras.layers.Layer):
     ):
         super().__init__(**kwargs)
         self.supports_masking = True
-        d_model, dff = as_size("d_model", d_model), as_size("dff", dff)
-        policy = self.dtype_policy.name
+        self.d_model = as_size("d_model", d_model)
+        self.dff = as_size("dff", dff)
+        self.dropout_rate = dropout_rate
+        self.norm = norm
+        self.activation_dropout = activation_dropout
+        self.activation = activation
         self.hidden_dense = Projection(
-            dff, activation=activation, name="hidden", dtype=policy
+            self.dff, activation=activation, name="hidden", dtype=self.dtype_policy
         )
-        self.dropout = keras.layers.Dropout(activation_dropout, dtype=policy)
-        self.output_dense = Projection(d_model, name="output", dtype=policy)
+        self.dropout = keras.layers.Dropout(activation_dropout, dtype=self.dtype_policy)
+        self.output_dense = Projection(
+            self.d_model, name="output", dtype=self.dtype_policy
+        )
         self.add_and_norm = AddAndNorm(
-            dropout_rate=dropout_rate, norm=norm, name="add_norm", dtype=policy
+            dropout_rate=dropout_rate,
+            norm=norm,
+            name="add_norm",
+            dtype=self.dtype_policy,
         )
 
     def build(self, x_shape):
         self.hidden_dense.build(x_shape)
-        self.output_dense.build((*x_shape[:-1], self.hidden_dense.units))
+        self.output_dense.build((*x_shape[:-1], self.dff))
         self.add_and_norm.build(x_shape)
 
     def call(self, x):
@@ -66,3 +76,13 @@ class FeedForward(keras.layers.Layer):
         y = self.dropout(self.hidden_dense(y))  # (batch, length, dff)
         y = self.output_dense(y)  # (batch, length, d_model)
         return self.add_and_norm(x, y)
+
+    def get_config(self):
+        return super().get_config() | {
+            "d_model": self.d_model,
+            "dff": self.dff,
+            "dropout_rate": self.dropout_rate,
+            "norm": self.norm,
+            "activation_dropout": self.activation_dropout,
+            "activation": self.activation,
+        }

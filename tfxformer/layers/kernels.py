@@ -1,6 +1,4 @@
-"""Operations that are faster in TensorFlow's own ops than in `keras.ops`, and sizes."""
-
-import operator
+"""Operations that are faster in TensorFlow's own ops than in `keras.ops`."""
 
 import keras
 from keras import ops
@@ -10,30 +8,6 @@ EPSILON = 1e-6  # what the model's layer normalisations add to the variance
 ON_TENSORFLOW = keras.backend.backend() == "tensorflow"
 if ON_TENSORFLOW:
     import tensorflow as tf
-
-
-def as_size(name, value):
-    """Returns a size as a Python integer: NumPy's and TensorFlow's are taken, too.
-
-    Args:
-        name: the argument's name, for the message.
-        value: an integer of any kind.
-
-    Returns:
-        An int.
-
-    Raises:
-        TypeError: the value is not an integer.
-
-    Example:
-        >>> import numpy as np
-        >>> as_size("d_model", np.int64(512))
-        512
-    """
-    try:
-        return operator.index(value)
-    except (TypeError, AttributeError):  # TensorFlow's floats raise the second
-        raise TypeError(f"{name} must be an integer, not {value!r}") from None
 
 
 def add_bias(x, bias):

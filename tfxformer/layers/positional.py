@@ -4,8 +4,8 @@ import keras
 import numpy as np
 from keras import ops
 
-from tfxformer.layers.kernels import as_size
 from tfxformer.layers.masking import padding_mask
+from tfxformer.layers.sizes import as_size
 
 
 def positional_encoding(length, depth):
@@ -80,14 +80,15 @@ class PositionalEmbedding(keras.layers.Layer):
     ):
         super().__init__(**kwargs)
         self.supports_masking = True
+        self.vocab_size = as_size("vocab_size", vocab_size)
         self.d_model = as_size("d_model", d_model)
         self.max_length = as_size("max_length", max_length)
         self.learned_positions = learned_positions
         self.use_positions = use_positions
         self.embedding = embedding or keras.layers.Embedding(
-            as_size("vocab_size", vocab_size),
+            self.vocab_size,
             self.d_model,
-            dtype=self.dtype_policy.name,
+            dtype=self.dtype_policy,
             # Tied to the output projection, these embeddings give initial logits a
             # standard deviation of 1.
             embeddings_initializer=keras.initializers.RandomNormal(
@@ -130,3 +131,12 @@ class PositionalEmbedding(keras.layers.Layer):
 
     def compute_mask(self, x, previous_mask=None):
         return padding_mask(x) if previous_mask is None else previous_mask
+
+    def get_config(self):
+        return super().get_config() | {
+            "vocab_size": self.vocab_size,
+            "d_model": self.d_model,
+            "max_length": self.max_length,
+            "learned_positions": self.learned_positions,
+            "use_positions": self.use_positions,
+        }
