@@ -128,12 +128,9 @@ def is_allowed(ids, options, prefix=()):
 def rank(scored, options):
     """GNMT's equation 14 (Wu et al. 2016), or the mean log-probability."""
     length, alpha = len(scored.ids), options.length_penalty
-    value = scored.total / length
-    if alpha is not None:
-        value = scored.total / ((5 + length) ** alpha / (5 + 1) ** alpha)
-    attention = scored.attention.mean(axis=(0, 1))  # (target, source)
-    coverage = np.minimum(attention.sum(axis=0), 1.0)
-    return value + options.coverage_penalty * np.log(coverage).sum()
+    if alpha is None:
+        return scored.total / length
+    return scored.total / ((5 + length) ** alpha / (5 + 1) ** alpha)
 
 
 def best(scored, options, prefix=()):

@@ -205,8 +205,9 @@ class Translator:
 
         Returns:
             For each text, a list of pairs: a translation and its score, the mean
-            log-probability of its tokens, or with penalties GNMT's. The list has the
-            options' ``n_best`` pairs, 4 by default, or fewer if the search finds fewer.
+            log-probability of its tokens, or with a length penalty GNMT's. The list has
+            the options' ``n_best`` pairs, 4 by default, or fewer if the search finds
+            fewer.
         """
         texts = _as_texts(texts, first)
         lengths = self._lengths(texts)

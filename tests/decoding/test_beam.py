@@ -34,7 +34,7 @@ def test_a_beam_never_ranks_below_greedy(variant, options):
 EXHAUSTIVE = {
     "mean": {"n_best": 9},
     "alpha 3": {"length_penalty": 3.0},
-    "alpha and coverage": {"length_penalty": 0.8, "coverage_penalty": 0.5, "n_best": 9},
+    "alpha 0.8": {"length_penalty": 0.8, "n_best": 9},
     "all": {"n_best": 128},
     "no repeat": {"no_repeat_ngram": 2, "n_best": 3},
     "prefix": {"prefix": (6, 4, 4), "n_best": 3, "length_penalty": 0.6},
@@ -78,7 +78,7 @@ def test_a_beam_as_wide_as_the_search_space_equals_exhaustive_search(name):
     [
         {"beam_size": 2, "max_length": 6},
         {"beam_size": 3, "n_best": 3, "max_length": 5, "length_penalty": 0.6},
-        {"beam_size": 4, "n_best": 2, "max_length": 4, "coverage_penalty": 0.2},
+        {"beam_size": 4, "n_best": 2, "max_length": 4},
         {"beam_size": 3, "n_best": 2, "max_length": 6, "no_repeat_ngram": 2},
     ],
 )

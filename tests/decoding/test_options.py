@@ -18,7 +18,6 @@ BEAM, SAMPLING = {"beam_size": 2}, {"sampling": True}
         ({"length_penalty": -0.1} | BEAM, "length_penalty = -0.1: must be gr"),
         ({"length_penalty": math.nan} | BEAM, "length_penalty = nan: must be a finite"),
         ({"length_penalty": 0.6}, "length_penalty = 0.6: needs beam_size above 1"),
-        ({"coverage_penalty": 0.2}, "coverage_penalty = 0.2: needs beam_size above 1"),
         (SAMPLING | {"beam_size": 4}, "beam_size = 4: does not work with sampling"),
         ({"temperature": 0} | SAMPLING, "temperature = 0: must be gr"),
         ({"top_k": -1} | SAMPLING, "top_k = -1: must be gr"),

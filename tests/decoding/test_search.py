@@ -28,7 +28,6 @@ METHODS = {
         "beam_size": 3,
         "n_best": 2,
         "length_penalty": 0.6,
-        "coverage_penalty": 0.2,
         "no_repeat_ngram": 2,
     },
     "sampling": {"sampling": True, "n_best": 2, "top_p": 0.9, "seed": 3},

@@ -7,7 +7,6 @@ from keras import ops
 from tfxformer.decoding.loop import append_ids, take_hypotheses
 from tfxformer.decoding.options import NEVER
 from tfxformer.layers.attention import KeyValue
-from tfxformer.layers.masking import padding_mask
 from tfxformer.special_tokens import END_ID, START_ID
 
 
@@ -29,8 +28,6 @@ class BeamState(NamedTuple):
     token: object  # int32 (sentences, beams), the newest token of each hypothesis
     ids: object  # int32 (sentences, beams, positions), all its tokens
     total: object  # float32 (sentences, beams), the sum of their log-probabilities
-    # float32 (sentences, beams, source), attention to each source token so far; or ()
-    coverage: object
     cache: object  # a `KeyValue` (sentences, beams * heads, positions, key_dim) a layer
     finished: Finished
     going: object  # boolean (sentences,), False once a sentence's search has ended
@@ -60,9 +57,9 @@ class BeamSearch:
 
     Each step expands every hypothesis by every token. Among the ``beam_size`` likeliest
     continuations, those with the end token are finished; the likeliest without it stay
-    in the beam. The greedy hypothesis always keeps a place, so without penalties the
-    best translation never scores below greedy's. The search of a sentence ends when no
-    unfinished hypothesis can rank among the ``n_best`` any more (Tensor2Tensor's
+    in the beam. The greedy hypothesis always keeps a place, so without a length penalty
+    the best translation never scores below greedy's. The search of a sentence ends when
+    no unfinished hypothesis can rank among the ``n_best`` any more (Tensor2Tensor's
     bound), or at the sentence's limit, where unfinished hypotheses count as finished.
 
     Args:
@@ -74,7 +71,6 @@ class BeamSearch:
         self.decoder_step = decoder_step
         self.options = options
         self.beams = options.beam_size
-        self.covers = options.coverage_penalty > 0
 
     def start(self, sources):
         sentences = ops.shape(sources.limit)[0]
@@ -83,15 +79,11 @@ class BeamSearch:
         others = ops.cast(ops.arange(self.beams) > 0, "float32")[None] * NEVER
         # An empty source has one translation, the empty one, finished already.
         rank = ops.where(sources.limit[:, None] > 0, NEVER, 0.0)  # (sentences, 1)
-        coverage = ()
-        if self.covers:
-            coverage = ops.zeros((*pair, ops.shape(sources.ids)[1]))
         return BeamState(
             greedy=sources.limit > 0,
             token=ops.full(pair, START_ID, "int32"),
             ids=self.decoder_step.no_ids(sentences),
             total=ops.broadcast_to(others, pair),
-            coverage=coverage,
             cache=self.decoder_step.empty_cache(sentences),
             finished=Finished(
                 ids=self.decoder_step.no_ids(sentences),
@@ -102,16 +94,11 @@ class BeamSearch:
         )
 
     def step(self, position, sources, state):
-        logits, log_total, cache, attention = self.decoder_step(
+        logits, log_total, cache = self.decoder_step(
             position, sources, token=state.token, ids=state.ids, cache=state.cache
         )
-        coverage = state.coverage
-        if self.covers:  # the mean over layers and heads
-            coverage = coverage + ops.mean(attention, axis=2)
         candidates = self.expand(state, logits, log_total)
-        finished = self.finish(
-            position, sources, state, candidates=candidates, coverage=coverage
-        )
+        finished = self.finish(position, sources, state, candidates)
         ends = ops.equal(candidates.token, END_ID)
         greedy = ops.logical_and(state.greedy, ops.logical_not(ends[:, 0]))
         chosen = self.choose(candidates, ends, greedy)
@@ -121,7 +108,6 @@ class BeamSearch:
             token=chosen.token,
             ids=append_ids(ids, chosen.token),
             total=chosen.total,
-            coverage=take_hypotheses(coverage, chosen.parent),
             cache=reorder(cache, chosen.parent),
             finished=finished,
             going=state.going,
@@ -155,14 +141,11 @@ class BeamSearch:
             total=ops.take_along_axis(total, place, axis=1),
         )
 
-    def finish(self, position, sources, state, *, candidates, coverage):
+    def finish(self, position, sources, state, candidates):
         """The `Finished` hypotheses, with those of this step that end here."""
         new = candidates.best(self.beams)  # (sentences, beams)
         length = ops.cast(position + 1, "float32")
         rank = ranking(new.total, length, self.options)
-        if self.covers:
-            seen = take_hypotheses(coverage, new.parent)  # (sentences, beams, source)
-            rank = rank + self.options.coverage_penalty * _covered(seen, sources.ids)
         last = position + 1 >= sources.limit[:, None]  # (sentences, 1)
         complete = ops.logical_or(ops.equal(new.token, END_ID), last)
         complete = ops.logical_and(complete, new.total > NEVER / 2)
@@ -250,10 +233,3 @@ def ranking(total, length, options):
     if options.length_penalty is None:
         return total / ops.maximum(length, 1.0)
     return total / ((5.0 + length) / 6.0) ** options.length_penalty
-
-
-def _covered(coverage, source):
-    """GNMT's coverage: the sum of log min(attention, 1) over the source's tokens."""
-    log = ops.log(ops.clip(coverage, 1e-9, 1.0))
-    real = ops.cast(padding_mask(source), "float32")[:, None]  # (sentences, 1, source)
-    return ops.sum(log * real, axis=-1)

@@ -275,28 +275,23 @@ class FoldedTransformer:
                 ``(batch, beams * heads, positions, key_dim)``.
 
         Returns:
-            Hidden states ``(batch * beams, d_model)`` for `project`, the cache with
-            this position, and the cross-attention weights
-            ``(batch, beams, layers * heads, source)``.
+            Hidden states ``(batch * beams, d_model)`` for `project`, and the cache with
+            this position.
         """
         beams = tokens.shape[1]
         tokens = ops.reshape(tokens, (-1,))  # (batch * beams,)
         x = take_rows(self._target.tokens, tokens)  # (batch * beams, d_model)
         x = x + take_rows(self._target.positions, position)
-        written, attention = [], []
+        written = []
         layers = zip(self.weights.decoder, encoded.key_value, cache, strict=True)
         for (self_attention, cross, feed_forward), key_value, past in layers:
             x, past = self._cached_attention(x, self_attention, beams, past)
-            x, weights = self._cross_attention(
+            x, _ = self._cross_attention(
                 x, cross, beams, key_value=key_value, bias=encoded.mask_bias
             )
             x = self._feed_forward(x, feed_forward)
             written.append(past)
-            attention.append(weights)  # (batch, heads, beams, source)
-        attention = ops.concatenate(attention, axis=1)
-        # (batch, beams, layers * heads, source)
-        attention = ops.transpose(attention, (0, 2, 1, 3))
-        return self._normalize(x), tuple(written), attention
+        return self._normalize(x), tuple(written)
 
     def project(self, x):
         """The logits ``(rows, vocab)`` of hidden states ``(rows, d_model)``."""

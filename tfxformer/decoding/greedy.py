@@ -49,7 +49,7 @@ class GreedySearch:
         )
 
     def step(self, position, sources, state):
-        logits, log_total, cache, _ = self.decoder_step(
+        logits, log_total, cache = self.decoder_step(
             position, sources, token=state.token, ids=state.ids, cache=state.cache
         )
         if self.options.sampling:

@@ -85,8 +85,6 @@ def append_ids(ids, tokens):
 
 def take_hypotheses(x, order):
     """Takes hypotheses ``(sentences, count)`` of ``(sentences, hypotheses, ...)``."""
-    if isinstance(x, tuple):  # () where nothing is kept
-        return x
     sentences, hypotheses, *rest = ops.shape(x)
     first = ops.arange(sentences, dtype="int32")[:, None] * hypotheses
     flat = ops.reshape(x, (sentences * hypotheses, *rest))

@@ -41,8 +41,6 @@ class DecodingOptions(Settings):
     length_penalty: Annotated[float, Field(ge=0)] | None = None
     """Beam: GNMT's alpha (Wu et al. 2016, section 7): rank hypotheses by
     log P / ((5 + length) / 6)^alpha; by default by their mean log-probability."""
-    coverage_penalty: Annotated[float, Field(ge=0)] = 0.0
-    """Beam: GNMT's beta: lower the rank for source tokens without attention."""
     sampling: bool = False
     """Sample each token from the model's distribution."""
     temperature: Annotated[float, Field(gt=0)] = 1.0
@@ -81,10 +79,8 @@ class DecodingOptions(Settings):
             for name in ("temperature", "top_k", "top_p", "seed"):
                 if self._is_set(name):
                     self._refuse(name, "needs {}", other="sampling")
-        if self.beam_size == 1:
-            for name in ("length_penalty", "coverage_penalty"):
-                if self._is_set(name):
-                    self._refuse(name, "needs {} above 1", other="beam_size")
+        if self.beam_size == 1 and self._is_set("length_penalty"):
+            self._refuse("length_penalty", "needs {} above 1", other="beam_size")
         return self
 
     def _is_set(self, name):

@@ -24,7 +24,7 @@ class Decoded(NamedTuple):
         score: float32 ``(batch, n_best)``: the mean log-probability of these tokens,
             including the end token; 0 without tokens.
         rank: float32 ``(batch, n_best)``: the order of the translations: the score, or
-            the log-probability with length and coverage penalties.
+            the log-probability with the length penalty.
         attention: the cross-attention weights when each token was written,
             ``(batch, n_best, layers, heads, target, source)``; or None.
     """

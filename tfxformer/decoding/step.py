@@ -47,11 +47,10 @@ class DecoderStep:
         """Runs one step on the newest token ``(sentences, beams)``.
 
         Returns:
-            The two results of `next_token` for ``sentences * beams`` rows, the cache
-            with this position, and the cross-attention weights, float32
-            ``(sentences, beams, layers * heads, source)``.
+            The two results of `next_token` for ``sentences * beams`` rows, and the
+            cache with this position.
         """
-        x, cache, attention = self.model.step(token, position, sources.encoded, cache)
+        x, cache = self.model.step(token, position, sources.encoded, cache)
         logits = self.model.project(x)  # (sentences * beams, vocab)
         # JAX infers no size of a tensor without positions.
         ids = ops.reshape(ids, (ops.shape(logits)[0], ops.shape(ids)[-1]))
@@ -64,7 +63,7 @@ class DecoderStep:
             options=self.options,
             forbidden=self.forbidden,
         )
-        return logits, log_total, cache, ops.cast(attention, "float32")
+        return logits, log_total, cache
 
     def _forced(self, position, prefix):
         """The token that must come next, ``(rows,)``, 0 for any; None if unforced."""
