@@ -23,6 +23,7 @@ from tfxformer.repository import (
     write_records,
 )
 from tfxformer.signatures import n_best_options
+from tfxformer.tokenizer import ANY_LANGUAGE
 from tfxformer.training.run import Run, load_weights
 from tfxformer.translator import Translator
 
@@ -94,7 +95,7 @@ def export(
             part.mkdir()
             specification(translator.tokenizer, translator.transformer).save(str(part))
             translator.tokenizer.save(part / "tokenizer.model")
-            return say(prove(part, translator, PROBES))
+            return say(prove(part, translator, probes(translator)))
         try:
             write(translator, part, name, precision)
         except tf.errors.OpError as error:  # such as a full disk
@@ -252,7 +253,7 @@ class HalfWeights(tf.saved_model.experimental.TrackableResource):
 
 def _examples(translator):
     """Yields each signature with inputs, the longest text among them, and answers."""
-    text = tf.constant([*PROBES, "palavra " * translator.max_length]).numpy()
+    text = probes(translator, [*PROBES, "palavra " * translator.max_length])
     text, short = {"text": text}, {"text": text[:3]}
     answers = {
         name: translator.answers(name, text) for name in ("translate", "tokenize")
@@ -267,6 +268,15 @@ def _examples(translator):
     for name in translator.signatures:
         given = inputs.get(name, text)
         yield name, given, answers.get(name) or translator.answers(name, given)
+
+
+def probes(translator, texts=PROBES):
+    """Texts as an array of bytes, each with a language if the model needs one."""
+    tokenizer, texts = translator.tokenizer, tf.constant(texts).numpy()
+    if tokenizer.default == ANY_LANGUAGE:
+        language = tokenizer.languages[0].encode()
+        texts = [language + text if text else text for text in texts]
+    return tf.constant(texts).numpy()
 
 
 def _rows(inputs, count):
