@@ -4,15 +4,20 @@ import functools
 import http.server
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import threading
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
+import sentencepiece
+import tensorflow as tf
 from numpy.testing import assert_allclose
+from safetensors.numpy import load_file, save_file
 
 from tfxformer import DecodingOptions, Translator
 from tfxformer.decoding import decode
@@ -126,16 +131,166 @@ def test_a_language_token_is_the_prefix_of_a_text_and_an_empty_text_has_no_token
     assert counted == [0, len(ids)]
 
 
-def test_a_marian_import_reads_the_weights_of_pytorch(tmp_path):
-    torch = pytest.importorskip("torch")
-    from safetensors.torch import load_file
+# --- Token ids ---
 
+
+def marian_ids(folder, side, text):
+    """The ids of `transformers`' MarianTokenizer, by its rules."""
+    model = sentencepiece.SentencePieceProcessor(str(folder / f"{side}.spm"))
+    ids = json.loads((folder / "vocab.json").read_text("utf-8"))
+    tokens = []
+    for part in re.split("(</s>|<unk>|<pad>)", text):
+        if part in ("</s>", "<unk>", "<pad>"):
+            tokens.append(part)
+            continue
+        if part.startswith(">>") and "<<" in part:
+            code, part = part.split("<<", 1)
+            tokens.append(f"{code}<<")
+        tokens += model.encode(part, out_type=str)
+    return [ids.get(token, ids["<unk>"]) for token in tokens]
+
+
+# In the place of other tokens, so that there are as many.
+LISTED = ["<s>", "\u4f60\u597d", "\U0001f600", "N\u00c3", "\u00ad"]
+ODD = [
+    "a\u00adb",
+    "a\u200bb",
+    "a\x00b\x1f",
+    "\u4f60\u597d \u4f60\u597d\u5417",
+    "\U0001f600!",
+]
+ODD += ["a</s>b", "</s>", "<pad>a <unk>", "<s>a</s>", "N\u00c3O", "\ufb01m", "x\u2028y"]
+ODD += [
+    ">>fra<<a",
+    ">>fra<<",
+    " >>fra<< a",
+    "a >>fra<<",
+    ">>deu<< a",
+    ">>a",
+    "<<>>fra<<",
+]
+ODD += [
+    "</s>>>fra<<b",
+    ">>fra<<>>por<<a",
+    ">>fra<< </s><<",
+    "\u2581a",
+    "  a  b ",
+    "<0x41>",
+]
+
+
+@pytest.fixture(scope="module")
+def listed(tmp_path_factory):
+    """A model whose vocabulary has tokens that SentencePiece has not."""
+    folder = tmp_path_factory.mktemp("listed") / "two_targets"
+    shutil.copytree(MODELS / "two_targets", folder)
+    vocabulary = json.loads((folder / "vocab.json").read_text("utf-8"))
+    replaced = dict(zip(filter(str.isalpha, vocabulary), LISTED, strict=False))
+    vocabulary = {replaced.get(x, x): number for x, number in vocabulary.items()}
+    (folder / "vocab.json").write_text(json.dumps(vocabulary), "utf-8")
+    return folder, vocabulary, import_marian(folder)
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_odd_texts_have_the_token_ids_of_marians_tokenizer(listed, side):
+    folder, vocabulary, translator = listed
+    tokenizer = translator.tokenizer.sides[side == "target"]
+    texts = ODD
+    if side == "source":  # each names its language
+        texts = [text if tokenizer.language(text) else f">>por<<{text}" for text in ODD]
+    found = tokenizer.encode(texts)
+    assert tokenizer.tokenize(texts).to_list() == found
+    for text, ids in zip(texts, found, strict=True):
+        names = [x.removeprefix("\u2581\ufdd0") for x in tokenizer.tokens(ids)]
+        expected = marian_ids(folder, side, text)
+        assert [vocabulary[name] for name in names] == expected, text
+
+
+def test_a_model_of_several_languages_serves_each_that_a_text_begins_with(listed):
+    """Without a default, a text that names none is refused."""
+    *_, translator = listed
+    text = "O gato bebe. A Ana dorme."
+    parts = translator.parts(f">>por<< {text}")
+    assert parts == [" ", ">>por<<O gato bebe.", " ", ">>por<<A Ana dorme.", ""]
+    assert translator(["", f">>fra<< {text}"]) != translator(["", f">>por<< {text}"])
+    choose = "'O gato bebe.*must begin with a language to write: >>fra<<, >>por<<"
+    with pytest.raises(UserError, match=choose):
+        translator(text)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=choose[14:]):
+        translator.answers("translate", {"text": [f">>por<<{text}", text]})
+
+
+# --- Files of weights ---
+
+
+def in_parts(folder):
+    weights = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    index = {name: f"model-0000{len(name) % 2}.safetensors" for name in weights}
+    for file in {*index.values()}:
+        part = {name: x for name, x in weights.items() if index[name] == file}
+        save_file(part, folder / file)
+    content = json.dumps({"weight_map": index})
+    (folder / "model.safetensors.index.json").write_text(content, "utf-8")
+
+
+def in_float16(folder):
+    weights = load_file(folder / "model.safetensors")
+    half = {name: x.astype("float16") for name, x in weights.items()}
+    save_file(half, folder / "model.safetensors")
+
+
+def for_pytorch(zipped):
+    def apply(folder):
+        torch = pytest.importorskip("torch")
+        file = folder / "model.safetensors"
+        weights = {name: torch.tensor(x) for name, x in load_file(file).items()}
+        target = folder / "pytorch_model.bin"
+        torch.save(weights, target, _use_new_zipfile_serialization=zipped)
+        file.unlink()
+
+    return apply
+
+
+@pytest.mark.parametrize(
+    ("change", "tolerance"),
+    [
+        (in_parts, 0),
+        (in_float16, 1e-3),
+        (for_pytorch(True), 0),
+        (for_pytorch(False), 0),
+    ],
+    ids=["in parts", "float16", "PyTorch", "old PyTorch"],
+)
+def test_a_marian_import_reads_every_file_of_weights(change, tolerance, tmp_path):
     folder = shutil.copytree(MODELS / "shared", tmp_path / "shared")
-    file = folder / "model.safetensors"
-    torch.save(load_file(file), folder / "pytorch_model.bin")
-    file.unlink()
-    texts = load("shared").texts()
-    assert import_marian(folder)(texts) == load("shared").ours(texts)
+    change(folder)
+    expected = load("shared").ours.transformer.get_weights()
+    found = import_marian(folder).transformer.get_weights()
+    for ours, theirs in zip(found, expected, strict=True):
+        assert_allclose(ours, theirs, rtol=tolerance, atol=tolerance)
+
+
+def without_bias(folder):
+    with h5py.File(folder / "tf_model.h5", "a") as opened:
+        del opened["final_logits_bias"]
+
+
+def test_an_old_file_of_tensorflow_has_no_bias_and_says_so(tmp_path, caplog):
+    folder = shutil.copytree(MODELS / "two_targets", tmp_path / "two_targets")
+    without_bias(folder)
+    bias = import_marian(folder, "por").transformer.output_bias.numpy()
+    assert not bias[END_ID:-2].any()
+    assert "tf_model.h5: has no final_logits_bias: it counts as 0" in caplog.text
+
+
+def test_an_old_file_of_tensorflow_gives_way_to_pytorchs(tmp_path):
+    """Where PyTorch is missing, the error names its extra."""
+    folder = shutil.copytree(MODELS / "two_targets", tmp_path / "two_targets")
+    without_bias(folder)
+    (folder / "pytorch_model.bin").write_bytes(b"cut off")
+    with pytest.raises(UserError, match=r"pytorch_model.bin: (damaged|.*\[opus-bin\])"):
+        import_marian(folder, "por")
 
 
 def test_ctranslate2_scores_translations_like_the_marian_import(theirs, tmp_path):
@@ -263,8 +418,6 @@ def tensors(change):
     """A change of the weights, a dict of arrays by name."""
 
     def apply(folder):
-        from safetensors.numpy import load_file, save_file
-
         weights = load_file(folder / "model.safetensors")
         change(weights)
         weights = {name: np.ascontiguousarray(x) for name, x in weights.items()}
@@ -432,7 +585,8 @@ BAD = {
     "another vocabulary": (
         together(
             copied("separate/target_vocab.json", "vocab.json"),
-            setting(vocab_size=220, decoder_vocab_size=220),
+            copied("separate/config.json", "config.json"),
+            setting(share_encoder_decoder_embeddings=True),
         ),
         r"source.spm: another model's: \d+ of its \d+ tokens are not in vocab.json",
     ),
@@ -447,6 +601,21 @@ def test_a_wrong_marian_folder_raises_a_one_line_error_with_its_path(name, tmp_p
     with pytest.raises(UserError, match=message) as caught:
         import_marian(folder)
     assert str(caught.value).startswith(str(folder)) and "\n" not in str(caught.value)
+
+
+def test_settings_that_change_no_translation_are_accepted(tmp_path):
+    folder = shutil.copytree(MODELS / "shared", tmp_path / "shared")
+    harmless = {"renormalize_logits": True, "early_stopping": True, "author": "Ana"}
+    harmless |= {"output_past": True, "task_specific_params": {"a": {"num_beams": 9}}}
+    harmless |= {"forced_bos_token_id": None, "min_length": 0, "unk_token_id": 1}
+    harmless |= {"transformers.js_config": {"dtype": "q8"}, "bad_words_ids": []}
+    setting(**harmless)(folder)
+    search = {"bad_words_ids": None, "min_length": 1, "repetition_penalty": 1.0}
+    written("generation_config.json", json.dumps(search))(folder)
+    written("README.md", "---\nlanguage: no\n---\n")(folder)
+    imported = import_marian(folder)
+    assert imported.tokenizer.digest == load("shared").ours.tokenizer.digest
+    assert imported.origin["languages"] == "no"
 
 
 CHOOSE = "choose --target-language from "
