@@ -294,8 +294,8 @@ def main():
         (folder / "cases.json").write_text(json.dumps(cases), "utf-8")
         worker = HERE / "workers/marian_models.py"
         make = [args.transformers, worker, folder / "models", folder / "cases.json"]
-        subprocess.run(make, check=True, stdout=subprocess.DEVNULL)
-        for name in args.models:
+        made = subprocess.Popen(make, stdout=subprocess.PIPE, text=True)
+        for name in map(str.strip, made.stdout):
             begun = time.perf_counter()
             model = folder / "models" / name
             comparison = Comparison(model, texts, folder / "export")
@@ -311,6 +311,8 @@ def main():
             for kind, text, found, expected in comparison.differ[:8]:
                 print(f"    {kind} {text!r}\n      {found}\n      {expected}")
             print(f"    {time.perf_counter() - begun:.0f} s", flush=True)
+    if made.wait():
+        raise SystemExit("the worker failed")
     equal = Counter(cell for row in rows.values() for cell in row.values())
     print(f"\n{len(rows)} models; {sum(equal.values())} comparisons")
     args.out.write_text(json.dumps(rows, indent=1) + "\n", "utf-8")

@@ -52,29 +52,29 @@ def write_vocabularies(folder, case, sides):
     separate = case.get("separate", False)
     if not separate:
         lists = [sorted({token for tokens in lists for token in tokens})]
-    else:  # padding has the same id
-        least = min(map(len, lists))
-        lists = [tokens[:least] for tokens in lists]
+    lists = [choose_tokens(tokens, case) for tokens in lists]
+    least = min(map(len, lists))  # `transformers` has one id of padding for both
+    special = ["</s>", "<unk>"] + ["<s>"] * bool(case.get("start_token"))
     found = []
     for file, tokens in zip(("vocab.json", "target_vocab.json"), lists, strict=False):
-        more = []
-        if case.get("surfaces"):
-            more += SURFACES
-        if case.get("languages"):
-            more += LANGUAGES
-        if case.get("no_bytes"):
-            tokens = [x for x in tokens if not x.startswith("<0x")]
-        if case.get("lacking"):
-            tokens = tokens[:: case["lacking"]] + tokens[1 :: case["lacking"]]
-        tokens = [x for x in dict.fromkeys([*tokens, *more]) if x not in ("<s>",)]
-        special = ["</s>", "<unk>"] + ["<s>"] * case.get("start_token", 0)
-        tokens = [*special, *tokens, "<pad>"]
+        tokens = [*special, *tokens[-least:], "<pad>"]
         if case.get("shuffled"):
             random.Random(0).shuffle(tokens)
         numbers = {token: number for number, token in enumerate(tokens)}
         (folder / file).write_text(json.dumps(numbers), "utf-8")
         found.append(numbers)
     return found
+
+
+def choose_tokens(tokens, case):
+    """The tokens of a vocabulary, without the special ones."""
+    if case.get("no_bytes"):
+        tokens = [x for x in tokens if not x.startswith("<0x")]
+    if case.get("lacking"):
+        tokens = [x for i, x in enumerate(tokens) if i % case["lacking"]]
+    more = SURFACES if case.get("surfaces") else []
+    more = more + LANGUAGES if case.get("languages") else more
+    return [x for x in dict.fromkeys([*tokens, *more]) if x != "<s>"]
 
 
 def write_weights(folder, model, kind):

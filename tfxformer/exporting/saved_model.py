@@ -253,16 +253,20 @@ class HalfWeights(tf.saved_model.experimental.TrackableResource):
 
 def _examples(translator):
     """Yields each signature with inputs, the longest text among them, and answers."""
-    text = probes(translator, [*PROBES, "palavra " * translator.max_length])
-    text, short = {"text": text}, {"text": text[:3]}
+    text = {"text": probes(translator)}
+    short = {"text": text["text"][:3]}
     answers = {
         name: translator.answers(name, text) for name in ("translate", "tokenize")
     }
+    # Translating the longest text would take long, and its logits much memory.
+    longest = probes(translator, [PROBES[0], "", "palavra " * translator.max_length])
+    translations = [answers["translate"]["translation"][0], b"", b""]
     inputs = {
         "serving_default": short,  # the same function as translate
-        "translate_nbest": short,  # the longest text would take long
-        "attention": short,  # the longest text's answer would be large
-        "score": text | {"translation": answers["translate"]["translation"]},
+        "translate_nbest": short,
+        "attention": short,
+        "count": {"text": longest},
+        "score": {"text": longest, "translation": tf.constant(translations).numpy()},
         "detokenize": answers["tokenize"],
     }
     for name in translator.signatures:
