@@ -172,7 +172,8 @@ class Comparison:
         self.out = out
         self.answers = json.loads((folder / "answers.json").read_text("utf-8"))
         vocabulary = json.loads((folder / "vocab.json").read_text("utf-8"))
-        self.language = "fra" if ">>fra<<" in vocabulary else None
+        codes = sorted(x for x in vocabulary if x.startswith(">>"))
+        self.language = codes[0][2:-2] if codes else None
         self.translator = import_marian(folder, self.language)
         separate = folder / "target_vocab.json"
         lists = [vocabulary, vocabulary]

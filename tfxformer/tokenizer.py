@@ -205,7 +205,8 @@ class Tokenizer:
         return [i if i < self.vocab_size else UNK_ID for i in ids]
 
     def _choose(self):
-        return f"must begin with a language to write: {', '.join(self.languages)}"
+        some = ", ".join(self.languages[:5])
+        return f"must begin with a language to write, such as {some}"
 
     def language(self, text):
         """What chooses the language at the beginning of a text, or ""."""
@@ -339,7 +340,8 @@ def _spelling_rules(languages):
     special = "</s>|<unk>|<pad>"
     begins = f"(^|{SPELT}(?:{special}) )"
     known = "|".join(re.escape(language) for language in languages)
-    rules = [(f"({special})", f" {SPELT}\\1 ")]
+    # White space at the end of what is before one does not count.
+    rules = [(f"[ \u2581]*({special})", f" {SPELT}\\1 ")]
     if known:
         rules.append((f"{begins}({known})", f"\\1{SPELT}\\2 "))
     return [*rules, (f"{begins}>>[^{SPELT}]*?<<", f"\\1{SPELT}<unk> ")]

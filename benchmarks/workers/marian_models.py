@@ -208,7 +208,8 @@ def answer(folder, case, model, vocabularies, texts):
     limit = model.config.max_position_embeddings
     pad = model.config.pad_token_id
     for number, text in enumerate(texts["translate"]):
-        code = f"{LANGUAGES[0]} " if case.get("languages") else ""
+        codes = sorted(x for x in vocabularies[0] if x.startswith(">>"))
+        code = codes[0] if codes else ""
         ids = torch.tensor([tokenizer(code + text).input_ids])
         options = {
             "do_sample": False,

@@ -213,7 +213,9 @@ def test_a_model_of_several_languages_serves_each_that_a_text_begins_with(listed
     parts = translator.parts(f">>por<< {text}")
     assert parts == [" ", ">>por<<O gato bebe.", " ", ">>por<<A Ana dorme.", ""]
     assert translator(["", f">>fra<< {text}"]) != translator(["", f">>por<< {text}"])
-    choose = "'O gato bebe.*must begin with a language to write: >>fra<<, >>por<<"
+    choose = (
+        "'O gato bebe.*must begin with a language to write, such as >>fra<<, >>por<<"
+    )
     with pytest.raises(UserError, match=choose):
         translator(text)
     with pytest.raises(tf.errors.InvalidArgumentError, match=choose[14:]):

@@ -263,20 +263,22 @@ def _set_weights(transformer, weights, source_ids, target_ids):
     depth = transformer.d_model
     order = np.argsort([*range(0, depth, 2), *range(1, depth, 2)])  # (d_model,)
     _check_positions(weights, order)
+    encoder, decoder = transformer.encoder, transformer.decoder
     for stack, names, ids in (
-        (transformer.encoder, sources, source_ids),
-        (transformer.decoder, targets, target_ids),
+        (encoder, sources, source_ids),
+        (decoder, targets, target_ids),
     ):
         if names:
             matrix = _take_embeddings(weights, names, (len({*ids}), depth))
             embeddings = matrix[ids][:, order]  # (vocab_size, d_model)
             stack.pos_embedding.embedding.embeddings.assign(embeddings)
-    for number, layer in enumerate(transformer.encoder.enc_layers):
-        prefix = f"model.encoder.layers.{number}."
-        _set_layer(layer, ENCODER_LAYER, prefix, weights=weights, order=order)
-    for number, layer in enumerate(transformer.decoder.dec_layers):
-        prefix = f"model.decoder.layers.{number}."
-        _set_layer(layer, DECODER_LAYER, prefix, weights=weights, order=order)
+    for name, layers, table in (
+        ("encoder", encoder.enc_layers, ENCODER_LAYER),
+        ("decoder", decoder.dec_layers, DECODER_LAYER),
+    ):
+        for number, layer in enumerate(layers):
+            prefix = f"model.{name}.layers.{number}."
+            _set_layer(layer, table, prefix, weights=weights, order=order)
     bias = _take(weights, "final_logits_bias", (1, len({*target_ids})))[0, target_ids]
     # The last two are those that a text spells out.
     bias[[PAD_ID, START_ID, -2, -1]] = NEVER_WRITTEN

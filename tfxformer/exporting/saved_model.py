@@ -23,7 +23,6 @@ from tfxformer.repository import (
     write_records,
 )
 from tfxformer.signatures import n_best_options
-from tfxformer.tokenizer import ANY_LANGUAGE
 from tfxformer.training.run import Run, load_weights
 from tfxformer.translator import Translator
 
@@ -275,11 +274,9 @@ def _examples(translator):
 
 
 def probes(translator, texts=PROBES):
-    """Texts as an array of bytes, each with a language if the model needs one."""
-    tokenizer, texts = translator.tokenizer, tf.constant(texts).numpy()
-    if tokenizer.default == ANY_LANGUAGE:
-        language = tokenizer.languages[0].encode()
-        texts = [language + text if text else text for text in texts]
+    """Texts as an array of bytes; the model may need a language in front of each."""
+    language = "".join(translator.tokenizer.languages[:1]).encode()
+    texts = [language + text if text else text for text in tf.constant(texts).numpy()]
     return tf.constant(texts).numpy()
 
 
