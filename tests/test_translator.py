@@ -4,6 +4,7 @@ import itertools
 import logging
 import re
 import shutil
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -166,6 +167,8 @@ def test_a_pair_longer_than_the_model_reads_has_no_score(translator, caplog):
 
 class Echo(Translator):
     """Treats words as tokens, returns its input, and records its batches."""
+
+    tokenizer = SimpleNamespace(language=lambda text: "")
 
     def __init__(self, max_length=8):
         self.max_length = max_length

@@ -415,7 +415,7 @@ def import_(
     to: To = Path("export"),
     name: Annotated[str | None, Option(help="By default the folder's name.")] = None,
     target_language: Annotated[
-        str | None, Option(help="The language to write, if the model writes several.")
+        str | None, Option(help="The language of texts that begin with none (>>por<<).")
     ] = None,
     precision: Precision = "float32",
     decoding: DecodingOptions = ...,
@@ -431,7 +431,8 @@ def import_(
     if from_hub:
         need("opus", ["huggingface_hub"])
     start_tensorflow()
-    from tfxformer.exporting.marian import download, import_marian
+    from tfxformer.exporting.marian import import_marian
+    from tfxformer.exporting.marian_folder import download
     from tfxformer.exporting.saved_model import export
 
     folder = folder or download(from_hub)

@@ -58,7 +58,8 @@ or equal to 1
         kind = cls.model_fields[info.field_name].annotation
         values = value if isinstance(value, list) else [value]
         truth = any(isinstance(each, bool) for each in values)
-        if truth and kind is not bool and bool not in get_args(kind):
+        kinds = {kind, *get_args(kind), *map(type, get_args(kind))}
+        if truth and bool not in kinds:
             raise ValueError("must not be yes or no, true or false")
         return value
 
@@ -76,6 +77,8 @@ or equal to 1
         # Pydantic writes "Input should be ..." and "Value error, ...".
         reason = re.sub(r"^\w+ should", "must", error["msg"])
         reason = reason.removeprefix("Value error, ")
+        if error["type"] == "missing":
+            value, reason = SettingError.UNKNOWN, "is missing"
         if error["type"] == "extra_forbidden":
             value = SettingError.UNKNOWN
             reason = f"no such setting{_choices(name, cls.model_fields)}"

@@ -4,6 +4,7 @@ import functools
 import hashlib
 import io
 import re
+import reprlib
 from pathlib import Path
 
 import sentencepiece
@@ -15,6 +16,11 @@ from tfxformer.special_tokens import END_ID, PAD_ID, START_ID, UNK_ID
 # Control characters, and white space that NFKC keeps. Python and TensorFlow read this
 # pattern and INVISIBLE alike.
 _CONTROL = "[\\x00-\\x1f\\x7f-\u009f\u1680\u2028\u2029]"
+# What an imported model's texts spell out: this mark goes before it.
+SPELT = "\ufdd0"
+# The default of a model whose texts must begin with a language.
+ANY_LANGUAGE = ">><<"
+_SPELT_LANGUAGE = f"^\u2581{SPELT}>>"
 # For the ops in a graph: no start and end tokens, and no reversed text.
 _AS_IS = {"add_bos": False, "add_eos": False, "reverse": False}
 
@@ -30,9 +36,9 @@ class Tokenizer:
     Kudo and Richardson 2018.
 
     Args:
-        model: the bytes of a SentencePiece model from `Tokenizer.train`. If it has a
-            fourth control token, such as ">>por<<", this begins every text that is not
-            empty: it tells a model with several target languages which one to write.
+        model: the bytes of a SentencePiece model, from `Tokenizer.train` or from
+            `exporting.marian.import_marian`. The latter's texts are cut as in Marian's
+            own tokenizer.
         target: the `Tokenizer` of the translations; None if it is this one.
 
     Attributes:
@@ -40,6 +46,10 @@ class Tokenizer:
         sides: this tokenizer and ``target``.
         vocab_size: the number of tokens, those of ``target`` not counted.
         digest: a hash of this tokenizer and ``target``.
+        languages: what a text may begin with, such as ">>por<<", to choose the language
+            that an imported model writes.
+        default: what begins the texts that name no language; ``ANY_LANGUAGE`` if each
+            must name one, or "".
 
     Raises:
         UserError: the bytes are not a SentencePiece model, or its special tokens are
@@ -71,7 +81,17 @@ class Tokenizer:
                 f"0, 1, 2 and 3, not {special}: train one with `tfxformer train`"
             )
         self.vocab_size = sp.GetPieceSize()
-        self.prefix = [*filter(sp.IsControl, range(END_ID + 1, self.vocab_size))][:1]
+        self.languages, self.default = [], ""
+        self.rules = [(_CONTROL, " "), (INVISIBLE, "")]
+        # Marian's tokens end with a control token, which has the default language.
+        ends = [*filter(sp.IsControl, range(END_ID + 1, self.vocab_size))][:1]
+        self.imported = bool(ends)
+        if self.imported:
+            self.vocab_size = ends[0]
+            self.default = sp.IdToPiece(ends[0]).removeprefix(SPELT)
+            tokens = self.tokens(range(END_ID + 1, self.vocab_size))
+            self.languages = sorted(x for x in tokens if re.fullmatch(">>.*<<", x))
+            self.rules = _spelling_rules(self.languages)
         both = model if self.target is self else model + self.target.model
         self.digest = hashlib.sha256(both).hexdigest()
 
@@ -158,15 +178,39 @@ class Tokenizer:
 
         Returns:
             A list of ids for each text, without start and end tokens.
+
+        Raises:
+            UserError: a text must begin with a language, and does not.
         """
-        texts = [re.sub(INVISIBLE, "", re.sub(_CONTROL, " ", t)) for t in texts]
-        sampling = {"enable_sampling": True, "nbest_size": -1, "alpha": alpha}
-        sampling = sampling if alpha else {}
+        for pattern, by in self.rules:
+            texts = [re.sub(pattern, by, text) for text in texts]
+        options = {"enable_sampling": True, "nbest_size": -1, "alpha": alpha}
+        options = options if alpha else {}
+        if self.imported:
+            options["out_type"] = str
         if len(texts) == 1:  # no threads: starting them takes much longer
-            ids = [self.processor.encode(texts[0], **sampling)]
+            rows = [self.processor.encode(texts[0], **options)]
         else:
-            ids = self.processor.encode(texts, num_threads=1, **sampling)
-        return [row and self.prefix + row for row in ids] if self.prefix else ids
+            rows = self.processor.encode(texts, num_threads=1, **options)
+        return [*map(self._look_up, texts, rows)] if self.imported else rows
+
+    def _look_up(self, text, tokens):
+        """The ids of an imported model's tokens, the language among them."""
+        tokens = [re.sub(_SPELT_LANGUAGE, ">>", token) for token in tokens]
+        if tokens and self.default and not text.startswith(f"{SPELT}>>"):
+            if self.default == ANY_LANGUAGE:
+                raise UserError(f"{reprlib.repr(text)}: {self._choose()}")
+            tokens = [self.default, *tokens]
+        ids = self.processor.piece_to_id(tokens)
+        return [i if i < self.vocab_size else UNK_ID for i in ids]
+
+    def _choose(self):
+        some = ", ".join(self.languages[:5])
+        return f"must begin with a language to write, such as {some}"
+
+    def language(self, text):
+        """What chooses the language at the beginning of a text, or ""."""
+        return next(filter(text.startswith, self.languages), "")
 
     def decode(self, ids):
         """Turn ids into texts.
@@ -230,18 +274,41 @@ class Tokenizer:
         import tensorflow as tf
 
         text = tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", replacement_char=32)
-        text = tf.strings.regex_replace(text, _CONTROL, " ")
-        text = tf.strings.regex_replace(text, INVISIBLE, "")
-        ids, splits = _ops().sentencepiece_tokenize_op(
-            self.resource.resource_handle, text, nbest_size=0, alpha=1.0, **_AS_IS
+        for pattern, by in self.rules:
+            text = tf.strings.regex_replace(text, pattern, by)
+        tokens, splits = _ops().sentencepiece_tokenize_op(
+            self.resource.resource_handle,
+            text,
+            nbest_size=0,
+            alpha=1.0,
+            out_type=tf.string if self.imported else tf.int32,
+            **_AS_IS,
         )
-        ids = tf.RaggedTensor.from_row_splits(ids, splits, validate=False)
-        if self.prefix:
-            some = tf.cast(ids.row_lengths() > 0, tf.int64)
-            first = tf.repeat(self.prefix, tf.reduce_sum(some))
-            first = tf.RaggedTensor.from_row_lengths(first, some, validate=False)
-            ids = tf.concat([first, ids], axis=1)
-        return ids
+        tokens = tf.RaggedTensor.from_row_splits(tokens, splits, validate=False)
+        return self._look_up_in_graph(text, tokens) if self.imported else tokens
+
+    def _look_up_in_graph(self, text, tokens):
+        """`_look_up` for a batch: the tokens ``(batch, length)`` are strings."""
+        import tensorflow as tf
+
+        values = tf.strings.regex_replace(tokens.values, _SPELT_LANGUAGE, ">>")
+        ids = _ops().sentencepiece_string_to_id_op(
+            self.resource.resource_handle, values
+        )
+        ids = tf.where(ids < self.vocab_size, ids, UNK_ID)
+        ids = tokens.with_values(ids)
+        if not self.default:
+            return ids
+        named = tf.strings.regex_full_match(text, f"(?s){SPELT}>>.*")
+        lacks = ~named & (ids.row_lengths() > 0)
+        if self.default == ANY_LANGUAGE:
+            tf.debugging.Assert(~tf.reduce_any(lacks), [self._choose()])
+            return ids
+        lacks = tf.cast(lacks, tf.int64)
+        default = self.processor.PieceToId(self.default)
+        first = tf.fill([tf.reduce_sum(lacks)], default)
+        first = tf.RaggedTensor.from_row_lengths(first, lacks, validate=False)
+        return tf.concat([first, ids], axis=1)
 
     def detokenize(self, ids):
         """Turn ids into texts, in the graph or outside it; see `decode`.
@@ -262,6 +329,22 @@ class Tokenizer:
             self.resource.resource_handle, values, ids.row_splits, **_AS_IS
         )
         return tf.strings.regex_replace(text, _CONTROL, "\ufffd")
+
+
+def _spelling_rules(languages):
+    """What marks the special tokens and languages that a text spells out.
+
+    Special tokens may be anywhere. A language begins a text, or what follows a special
+    token; one that the model does not know is the unknown token.
+    """
+    special = "</s>|<unk>|<pad>"
+    begins = f"(^|{SPELT}(?:{special}) )"
+    known = "|".join(re.escape(language) for language in languages)
+    # White space at the end of what is before one does not count.
+    rules = [(f"[ \u2581]*({special})", f" {SPELT}\\1 ")]
+    if known:
+        rules.append((f"{begins}({known})", f"\\1{SPELT}\\2 "))
+    return [*rules, (f"{begins}>>[^{SPELT}]*?<<", f"\\1{SPELT}<unk> ")]
 
 
 def encode_source(tokenizer, text, longest=None):

@@ -181,7 +181,7 @@ class Translator:
         """
         split = sentences.split_sentences if split_sentences else sentences.split_lines
         documents = [
-            self._fit(split(text), number)
+            self._fit(text, split, number)
             for number, text in enumerate(_as_texts(texts, first), first)
         ]
         unique = [*dict.fromkeys(x for pieces in documents for x in pieces[1::2])]
@@ -308,10 +308,11 @@ class Translator:
 
         Returns:
             A list of strings: white space at even places, first and last included; at
-            odd places sentences, or parts of sentences that are too long.
+            odd places sentences, or parts of sentences that are too long. Each begins
+            with the language that the text begins with, such as ">>por<<".
         """
         (text,) = _as_texts([text])
-        return self._fit(sentences.split_sentences(text))
+        return self._fit(text, sentences.split_sentences)
 
     def explain(self, text):
         """Translates one sentence and shows what each token attended to.
@@ -335,16 +336,19 @@ class Translator:
         encode = self.tokenizer.sides[side].encode
         return np.array([*map(len, encode(texts))], int)
 
-    def _fit(self, pieces, number=1):
-        """Cuts the sentences that are too long for the model."""
+    def _fit(self, text, split, number=1):
+        """Splits a text, and the sentences that are too long for the model."""
+        language = self.tokenizer.language(text)  # such as ">>por<<", for each part
+        pieces = split(text.removeprefix(language))
         limit, fitting = self.max_length - 1, pieces[:1]
         for sentence, space in zip(pieces[1::2], pieces[2::2], strict=True):
             parts = sentences.split_to_fit(
-                sentence, lambda text: self._lengths([text])[0], limit
+                sentence, lambda part: self._lengths([language + part])[0], limit
             )
             if len(parts) > 1:
                 long = f"a sentence of more than {limit} tokens"
                 log.info("text %d: %s becomes %d parts", number, long, len(parts[::2]))
+            parts[::2] = [language + part for part in parts[::2]]
             fitting += [*parts, space]
         # Sentences without white space between them, as in Chinese, get a space.
         fitting[2:-1:2] = [space or " " for space in fitting[2:-1:2]]

@@ -95,7 +95,7 @@ def export(
             part.mkdir()
             specification(translator.tokenizer, translator.transformer).save(str(part))
             translator.tokenizer.save(part / "tokenizer.model")
-            return say(prove(part, translator, PROBES))
+            return say(prove(part, translator, probes(translator)))
         try:
             write(translator, part, name, precision)
         except tf.errors.OpError as error:  # such as a full disk
@@ -273,21 +273,32 @@ def round_to_float16(transformer):
 
 def _examples(translator):
     """Yields each signature with inputs, the longest text among them, and answers."""
-    text = tf.constant([*PROBES, "palavra " * translator.max_length]).numpy()
-    text, short = {"text": text}, {"text": text[:3]}
+    text = {"text": probes(translator)}
+    short = {"text": text["text"][:3]}
     answers = {
         name: translator.answers(name, text) for name in ("translate", "tokenize")
     }
+    # Translating the longest text would take long, and its logits much memory.
+    longest = probes(translator, [PROBES[0], "", "palavra " * translator.max_length])
+    translations = [answers["translate"]["translation"][0], b"", b""]
     inputs = {
         "serving_default": short,  # the same function as translate
-        "translate_nbest": short,  # the longest text would take long
-        "attention": short,  # the longest text's answer would be large
-        "score": text | {"translation": answers["translate"]["translation"]},
+        "translate_nbest": short,
+        "attention": short,
+        "count": {"text": longest},
+        "score": {"text": longest, "translation": tf.constant(translations).numpy()},
         "detokenize": answers["tokenize"],
     }
     for name in translator.signatures:
         given = inputs.get(name, text)
         yield name, given, answers.get(name) or translator.answers(name, given)
+
+
+def probes(translator, texts=PROBES):
+    """Texts as an array of bytes; the model may need a language in front of each."""
+    language = "".join(translator.tokenizer.languages[:1]).encode()
+    texts = [language + text if text else text for text in tf.constant(texts).numpy()]
+    return tf.constant(texts).numpy()
 
 
 def _rows(inputs, count):

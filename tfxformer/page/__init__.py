@@ -145,6 +145,7 @@ def vocabulary(tokenizer):
     training, spelling = model.trainer_spec, model.normalizer_spec
     types = [piece.type for piece in model.pieces]
     unknown = {
+        "the rules of an imported model": tokenizer.imported,
         "a vocabulary that is not a unigram model": training.model_type != UNIGRAM,
         "tokens of the user": USER_DEFINED in types,
         "spaces after words": training.treat_whitespace_as_suffix,
