@@ -17,6 +17,7 @@ VARIANTS = {
         "tie_embeddings": True,
         "use_positions": False,
     },
+    "no positions": {"use_positions": False, "learned_positions": True},
     "tied target, output bias": {"tie_embeddings": "target", "output_bias": True},
     "swish, deep encoder": {
         "norm": "pre",

@@ -125,7 +125,7 @@ class PositionalEmbedding(keras.layers.Layer):
 
     def encodings(self, length):
         """The fixed or learned encodings, ``(length, d_model)``, from position 0."""
-        if self.learned_positions:
+        if self.positions is not None:
             return self.positions[:length]
         return positional_encoding(length, self.d_model)
 
