@@ -83,7 +83,6 @@ OTHERS = {
     "all_spaces": functools.partial(
         by_sentencepiece, remove_extra_whitespaces=False, byte_fallback=True
     ),
-    "language": functools.partial(by_sentencepiece, control_symbols=[">>por<<"]),
 }
 
 
