@@ -60,25 +60,18 @@ class DecoderLayer(keras.layers.Layer):
     ):
         super().__init__(**kwargs)
         self.supports_masking = True
-        key_dim = head_size(d_model, num_heads)
+        attention = {
+            "num_heads": num_heads,
+            "key_dim": head_size(d_model, num_heads),
+            "dropout": dropout_rate,
+            "norm": norm,
+            "attention_dropout": attention_dropout,
+            "dtype": self.dtype_policy.name,
+        }
         self.causal_self_attention = CausalSelfAttention(
-            num_heads=num_heads,
-            key_dim=key_dim,
-            dropout=dropout_rate,
-            norm=norm,
-            attention_dropout=attention_dropout,
-            name="self_attention",
-            dtype=self.dtype_policy.name,
+            name="self_attention", **attention
         )
-        self.cross_attention = CrossAttention(
-            num_heads=num_heads,
-            key_dim=key_dim,
-            dropout=dropout_rate,
-            norm=norm,
-            attention_dropout=attention_dropout,
-            name="cross_attention",
-            dtype=self.dtype_policy.name,
-        )
+        self.cross_attention = CrossAttention(name="cross_attention", **attention)
         self.ffn = FeedForward(
             d_model=d_model,
             dff=dff,
