@@ -94,8 +94,10 @@ const around = ({ pre }) => ({
 function attention(about) {
   const read = about.cross ? "encoder/output" : "input";
   const what = about.cross ? "the encoder’s output" : "what the part reads";
+  const { x, input, sum, result } = around(about);
   return {
-    ...around(about),
+    x,
+    input,
     query: ["Q: queries", MAPS, projection("input", "mha/query", "what the part reads × W_Q + b")],
     key: ["K: keys", MAPS, projection(read, "mha/key", `${what} × W_K + b`)],
     value: ["V: values", MAPS, projection(read, "mha/value", `${what} × W_V + b`)],
@@ -107,6 +109,8 @@ function attention(about) {
       JOINED,
       projection("concatenation", "mha/output", "the heads, side by side × W_O + b"),
     ],
+    sum,
+    result,
   };
 }
 
@@ -223,25 +227,27 @@ const SPELT = {
   ffn: "feed-forward network",
 };
 
-// All that is known of a value, such as "encoder/layer_2/self_attention/query".
-export function describe(name, settings) {
-  const folders = name.split("/");
-  const last = folders.pop();
-  const [stack, part] = [folders[0], folders.at(-1)];
-  const layer = /layer_(\d+)/.exec(name)?.[1];
+// The values of a part of the model, such as "encoder/layer_2/self_attention", by name.
+export function describe(folder, settings) {
+  const [stack, part] = [folder.split("/")[0], folder.split("/").at(-1)];
+  const layer = /layer_(\d+)/.exec(folder)?.[1];
+  const location = [stack === "output" ? "after the decoder" : stack];
+  if (layer) location.push(`layer ${Number(layer) + 1}`);
+  if (SPELT[part]) location.push(SPELT[part]);
   const about = {
     ...settings,
     stack,
-    folder: folders.join("/"),
+    folder,
+    location: location.join(", "),
     python: stack === "encoder" ? "Encoder" : "Decoder",
     cross: part === "cross_attention",
     causal: stack === "decoder" && part === "self_attention",
     pre: settings.norm === "pre",
     size: settings.d_model / settings.num_heads,
   };
-  const [title, where, rule] = VALUES[part](about)[last];
-  const location = [stack === "output" ? "after the decoder" : stack];
-  if (layer) location.push(`layer ${Number(layer) + 1}`);
-  if (SPELT[part]) location.push(SPELT[part]);
-  return { ...about, title, where, weights: [], ...rule, location: location.join(", ") };
+  const described = ([name, [title, where, rule]]) => [
+    name,
+    { ...about, title, where, weights: [], ...rule },
+  ];
+  return Object.fromEntries(Object.entries(VALUES[part](about)).map(described));
 }

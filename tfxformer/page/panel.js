@@ -18,7 +18,8 @@ export function makePanel(page) {
 
   async function open({ name, row = 0, unit, head = 0 }, walk) {
     const mine = ++newest;
-    const about = describe(name, page.settings);
+    const [folder, last] = name.split(/\/(?=[^/]*$)/);
+    const about = describe(folder, page.settings)[last];
     heading.replaceChildren(...formula(about.title));
     content.replaceChildren(element("p", {}, `In the model: ${about.location}.`));
     if (!node.open) node.showModal();
