@@ -18,9 +18,8 @@ export function mountType(section, page) {
   const text = document.getElementById("text");
   const output = document.getElementById("translation");
   text.addEventListener("input", () => page.update({ text: text.value }));
-  text.after(examples(page));
   const sentences = element("div", { class: "sentences" });
-  output.after(sentences);
+  section.append(examples(page), sentences);
   let [parts, space, nodes] = [[], "", []];
 
   function grow(place) {
