@@ -76,13 +76,15 @@ const NETWORK = ["FeedForward", "transformer", "Feed-forward network"];
 const EMBEDDED = ["PositionalEmbedding", "transformer", "Embeddings and positions"];
 const POSITIONS = ["positional_encoding", "positions", "The formula"];
 
-const around = ({ pre }) => ({
+// The values of a part, and those of Add & Norm around it.
+const around = ({ pre }, own) => ({
   x: ["What comes in: x", NORM, given("what the part before gave")],
   input: [
     pre ? "Normalised: what the part reads" : "What the part reads",
     NORM,
     pre ? normalization("x", "add_norm/norm", "x") : unchanged("x", "x"),
   ],
+  ...own,
   sum: ["Sum: x + output", NORM, addition("x", "output", "x + output")],
   result: [
     pre ? "What goes out" : "Normalised: what goes out",
@@ -94,10 +96,7 @@ const around = ({ pre }) => ({
 function attention(about) {
   const read = about.cross ? "encoder/output" : "input";
   const what = about.cross ? "the encoder’s output" : "what the part reads";
-  const { x, input, sum, result } = around(about);
-  return {
-    x,
-    input,
+  return around(about, {
     query: ["Q: queries", MAPS, projection("input", "mha/query", "what the part reads × W_Q + b")],
     key: ["K: keys", MAPS, projection(read, "mha/key", `${what} × W_K + b`)],
     value: ["V: values", MAPS, projection(read, "mha/value", `${what} × W_V + b`)],
@@ -109,9 +108,7 @@ function attention(about) {
       JOINED,
       projection("concatenation", "mha/output", "the heads, side by side × W_O + b"),
     ],
-    sum,
-    result,
-  };
+  });
 }
 
 const scoring = ({ size }) => ({
@@ -142,11 +139,11 @@ const reading = ({ size }) => ({
   },
 });
 
-const feedForward = (about) => ({
-  ...around(about),
-  hidden: ["Hidden units", NETWORK, firing(about)],
-  output: ["Output of the feed-forward network", NETWORK, gathering],
-});
+const feedForward = (about) =>
+  around(about, {
+    hidden: ["Hidden units", NETWORK, firing(about)],
+    output: ["Output of the feed-forward network", NETWORK, gathering],
+  });
 
 function firing({ activation }) {
   const applied = (text) => (activation === "relu" ? `max(0, ${text})` : `${activation}(${text})`);
