@@ -82,8 +82,8 @@ function ranking(hypotheses, alpha) {
   const formula =
     alpha === null
       ? "The score is the log-probability divided by the number of tokens."
-      : `The score is the log-probability divided by ((5 + tokens) ÷ 6) to the power of ${alpha}. A higher ` +
-        "power favours longer translations.";
+      : `The score is the log-probability divided by ((5 + tokens) ÷ 6) to the power of ` +
+        `${alpha}. A higher power favours longer translations.`;
   const table = element(
     "table",
     {},

@@ -12,7 +12,8 @@ NAMES.push("self_attention/key", "self_attention/value");
 
 const ATTENTION =
   "To choose, the decoder looks back at the source. Its heads are small readers. At each step, a " +
-  "head gives each source token a weight, and the weights sum to 100%. Click a row to choose a head.";
+  "head gives each source token a weight, and the weights sum to 100%. Click a row to choose a " +
+  "head.";
 const MASK =
   "Each layer has other heads that read the translation so far. The causal mask hides later tokens " +
   "(grey), which are not written yet. Each step adds a row.";
@@ -152,11 +153,11 @@ function candidates({ step }, walk, page) {
 function arithmetic({ token, logit, probability }, page) {
   const power = Math.exp(logit);
   const round = (v) => v.toLocaleString("en", { maximumSignificantDigits: 3 });
+  const [own, sum] = [power, power / probability].map(round);
   const text =
-    `The softmax for ${spell(token)}: e to the power of its logit is ${round(power)}. The sum of such ` +
-    `powers over all ${page.settings.target_vocab_size.toLocaleString("en")} tokens is ` +
-    `${round(power / probability)}. Its share is ${round(power)} ÷ ${round(power / probability)} = ` +
-    `${percent(probability)}.`;
+    `The softmax for ${spell(token)}: e to the power of its logit is ${own}. The sum of such ` +
+    `powers over all ${page.settings.target_vocab_size.toLocaleString("en")} tokens is ${sum}. ` +
+    `The probability is ${own} ÷ ${sum} = ${percent(probability)}.`;
   return element("p", { class: "note" }, text);
 }
 
@@ -187,6 +188,7 @@ function crossAttention({ state, walk, values, page, layers }) {
     onPick: (row) =>
       page.update({ decoderLayer: Math.floor(row / heads), decoderHead: row % heads }),
   });
+  const written = spell(walk.tokens[step]);
   const chosen = weights(decoderLayer, decoderHead);
   const most = chosen.indexOf(Math.max(...chosen));
   const lines = links({
@@ -194,10 +196,10 @@ function crossAttention({ state, walk, values, page, layers }) {
     right: source,
     weights: chosen,
     chosen: step,
-    label: `To write ${spell(walk.tokens[step])}, this head reads mostly ${source[most]}`,
+    label: `To write ${written}, this head reads mostly ${source[most]}`,
   });
   const sentence =
-    `In step ${step + 1} the decoder has read ${read(walk)[step]} and writes ${spell(walk.tokens[step])}. ` +
+    `In step ${step + 1} the decoder has read ${read(walk)[step]} and writes ${written}. ` +
     `Head ${decoderHead + 1} of layer ${decoderLayer + 1} reads ${source[most]} most.`;
   return [
     element("p", {}, sentence),
