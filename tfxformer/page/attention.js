@@ -6,6 +6,9 @@ import { number, percent, picture, refill } from "./drawing.js";
 import { shareOfPowers, sumOfProducts } from "./catalogue.js";
 import { rowsOf } from "./panel.js";
 
+const MOST = 10; // values in a sum
+const ROOM = 200; // above the token that the lines begin at
+
 const ARITHMETIC =
   "Three matrices turn each token’s row into a query (what it looks for), a key (what it is " +
   "found by) and a value (what it passes on). The more a query agrees with a key, the higher " +
@@ -50,6 +53,7 @@ export function makeHead(page) {
       const label = `What ${tokens[row]} reads`;
       const reads = { left: tokens, right: tokens, weights: weights[row], chosen: row, label };
       refill(lines.body, links(reads));
+      lines.body.scrollTop = (row / tokens.length) * lines.body.scrollHeight - ROOM;
       said.textContent = `${tokens[row]} reads ${percent(weights[row][column])} of ${tokens[column]}.`;
       refill(steps, drawArithmetic(shown, row, column));
       refill(sum.body, drawSum(shown, row));
@@ -83,14 +87,22 @@ function drawArithmetic({ whole, part, open, size, tokens }, row, column) {
   ];
 }
 
-// The values, each as much as it is read, and their sum.
+// The places of the tokens that are read most, in the order of the sentence.
+function mostRead(weights) {
+  const places = [...weights.keys()].sort((a, b) => weights[b] - weights[a]);
+  return places.slice(0, MOST).sort((a, b) => a - b);
+}
+
+// The values that are read most, each as much as it is read, and the sum of all.
 function drawSum({ whole, part, open, tokens }, row) {
-  const value = part("value");
+  const [value, weights] = [part("value"), whole("weights")[row]];
   const scale = Math.max(...value.map(largest));
-  const lines = tokens.map((token, place) => {
-    const note = `× ${percent(whole("weights")[row][place])}`;
-    return line(`Value of ${token}`, value[place], { scale, note, onOpen: open("value", place) });
+  const places = mostRead(weights);
+  const lines = places.map((place) => {
+    const about = { scale, note: `× ${percent(weights[place])}`, onOpen: open("value", place) };
+    return line(`Value of ${tokens[place]}`, value[place], about);
   });
+  if (tokens.length > MOST) lines.push(element("p", {}, `and ${tokens.length - MOST} more`));
   const onOpen = open("concatenation", row);
   return [...lines, line(`= for ${tokens[row]}`, part("concatenation")[row], { scale, onOpen })];
 }

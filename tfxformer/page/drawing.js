@@ -247,6 +247,7 @@ function followPointer(svg, { left, top, cell, rows, columns }, point, { onPoint
     if (!step) return;
     event.preventDefault();
     move(point.row + step[0], point.column + step[1]);
+    svg.querySelector(".mark").scrollIntoView({ block: "nearest", inline: "nearest" });
   });
 }
 
@@ -429,7 +430,8 @@ export function formula(text) {
 // A line of a table of strips: a name, a strip, which may open, and a note.
 export function line(label, values, { scale, note = "", onOpen } = {}) {
   const row = strip(values, { label, scale, onOpen });
-  return element("div", { class: "line" }, element("span", {}, label), row, element("small", {}, note));
+  const told = element("small", {}, note);
+  return element("div", { class: "line" }, element("span", {}, label), row, told);
 }
 
 // Twice the usual size of a vector's numbers: what has the full colour.
