@@ -23,18 +23,20 @@ export function mountEmbedding(section, page) {
   if (!use_positions) [drag, waves].forEach(({ node }) => node.remove());
 
   const found = { walk: null, values: null, table: null };
+  let newest = null;
   return {
     uses: ["token", "position"],
     async show(state, walk) {
+      newest = state;
       drag.set(state.position);
       const onPick = (token) => page.update({ token, position: token });
       refill(tokens, chips(walk.sourceTokens, { chosen: state.token, onPick }));
       found.table ??= await allPositions(page);
       if (found.walk !== walk) {
         const request = { source: walk.source, step: 0, names: [`${PLACE}/embedding`] };
-        found.values = await page.tfxformer.inspect(request);
-        found.walk = walk;
+        Object.assign(found, { walk, values: await page.tfxformer.inspect(request) });
       }
+      if (newest !== state) return; // another show has come meanwhile
       const embedding = rowsOf(found.values[`${PLACE}/embedding`])[state.token];
       const position = found.table[state.position];
       refill(strips.body, drawSum({ embedding, position, state, walk, page }));

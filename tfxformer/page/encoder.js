@@ -36,14 +36,16 @@ export function mountEncoder(section, page) {
 
   const ask = latest(page.tfxformer.inspect);
   let found = {}; // what the model has computed for a walk and a layer
+  let newest = null;
   return {
     uses: ["layer", "head", "token"],
     async show(state, walk) {
+      newest = state;
       layers.set(state.layer);
       heads.set(state.head);
       if (found.walk !== walk || found.layer !== state.layer) {
         const values = await ask(request(walk, state.layer, num_layers));
-        if (!values) return;
+        if (!values || newest !== state) return; // another show has come meanwhile
         found = { walk, values, layer: state.layer };
       }
       const shown = { ...found, ...state, page, tokens: walk.sourceTokens.map(spell) };

@@ -8,10 +8,10 @@ import { rowsOf } from "./panel.js";
 const WIDTH = 64; // hidden units in a row of their picture
 
 const STEPS =
-  "The results of all heads stand side by side, and the output matrix mixes them into one row. " +
-  "Around the heads and around the feed-forward network, the layer does the same: it adds their " +
-  "output to what came in (a residual connection), and it normalises. Normalisation gives each " +
-  "row about the same mean and deviation (how far the numbers are from the mean).";
+  "The layer puts the results of all heads side by side, and the output matrix mixes them into " +
+  "one row. Then the feed-forward network works on each token alone. Around both, the layer adds " +
+  "the output to what came in (a residual connection), and it normalises: it gives each row about " +
+  "the same mean and deviation (how far the numbers are from the mean).";
 const HIDDEN =
   "Each hidden unit looks for a pattern in the token’s row. If it finds the pattern, it fires: " +
   "it adds a row of its own to the output.";
