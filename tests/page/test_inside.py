@@ -224,6 +224,10 @@ def test_a_strip_opens_the_panel_at_its_number(tab, tiny):
     assert tab.locator("dialog h2").inner_text() == "Q: queries"
     assert tab.locator("dialog .filled b").inner_text() == f"{token}, number 1: "
     tab.get_by_label("Close").press("Enter")
+    tab.get_by_role("button", name="Open the weights").click()
+    tab.wait_for_selector("dialog .where")
+    assert tab.locator("dialog .filled b").inner_text().startswith(f"{token} reads ")
+    tab.get_by_label("Close").press("Enter")
     wait(tab, "document.querySelectorAll('dialog[open]').length", 0)
 
 

@@ -31,8 +31,10 @@ export function makeHead(page) {
     const size = page.settings.d_model / page.settings.num_heads;
     const whole = (name) => rowsOf(values[`${path}/${name}`], head);
     const part = (name) => whole(name).map((row) => row.subarray(head * size, (head + 1) * size));
-    const open = (name, row) => () =>
-      page.open({ name: `${path}/${name}`, row, unit: head * size });
+    const open =
+      (name, row, unit = head * size) =>
+      () =>
+        page.open({ name: `${path}/${name}`, row, unit, head });
     const shown = { whole, part, open, size, tokens };
     const weights = whole("weights");
     const column = weights[token].indexOf(Math.max(...weights[token]));
@@ -84,6 +86,9 @@ function drawArithmetic({ whole, part, open, size, tokens }, row, column) {
       q.map((v, unit) => v * k[unit]),
     ),
     element("dl", { class: "steps" }, Object.entries(steps).flatMap(term)),
+    element("button", { onclick: open("scores", row, column) }, "Open the scores"),
+    " ",
+    element("button", { onclick: open("weights", row, column) }, "Open the weights"),
   ];
 }
 

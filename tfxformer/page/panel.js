@@ -123,7 +123,10 @@ function reader({ name, about, values, weights, step }, at) {
     const rows = rowsOf(find(values, last), head);
     return rows[Math.min(row, rows.length - 1)];
   };
-  const weightRow = (last, unit) => rowsOf(find(weights, last))[unit];
+  const weightRow = (last, unit) => {
+    const { shape, data } = find(weights, last);
+    return data.subarray(unit * shape[1], (unit + 1) * shape[1]);
+  };
   const weight = (last) => find(weights, last)?.data;
   return { ...at, value: rowsOf(values[name], at.head)[at.row][at.unit], rowOf, weight, weightRow };
 }
