@@ -25,6 +25,8 @@ export function makeHead(page) {
   const said = element("p", { "aria-live": "polite" });
   const steps = element("div");
   arithmetic.body.append(said, steps);
+  const openers = element("p", { class: "controls" });
+  arithmetic.node.append(openers);
 
   function show({ values, layer, head, token, tokens }) {
     const path = `encoder/layer_${layer}/self_attention`;
@@ -58,6 +60,9 @@ export function makeHead(page) {
       lines.body.scrollTop = (row / tokens.length) * lines.body.scrollHeight - ROOM;
       said.textContent = `${tokens[row]} reads ${percent(weights[row][column])} of ${tokens[column]}.`;
       refill(steps, drawArithmetic(shown, row, column));
+      const opener = (name) =>
+        element("button", { onclick: open(name, row, column) }, `Open the ${name}`);
+      refill(openers, opener("scores"), opener("weights"));
       refill(sum.body, drawSum(shown, row));
     }
   }
@@ -86,9 +91,6 @@ function drawArithmetic({ whole, part, open, size, tokens }, row, column) {
       q.map((v, unit) => v * k[unit]),
     ),
     element("dl", { class: "steps" }, Object.entries(steps).flatMap(term)),
-    element("button", { onclick: open("scores", row, column) }, "Open the scores"),
-    " ",
-    element("button", { onclick: open("weights", row, column) }, "Open the weights"),
   ];
 }
 
