@@ -201,7 +201,8 @@ def test_an_address_with_wrong_values_shows_what_there_is(tab, wrong):
     tab.wait_for_function("document.querySelector('main:not(.waiting) .candidates')")
     press(tab, "Step", "Home")
     press(tab, "Step", "End")
-    tab.wait_for_function("location.hash.includes('step=')")
+    # The address follows a little later.
+    tab.wait_for_function(r"/[#&]step=\d+(&|$)/.test(location.hash)")
     found = parse_qs(tab.evaluate("location.hash.slice(1)"))
     assert set(found) <= {"text", "layer", "head", "step", "sentence", "penalty"}
     assert all(re.fullmatch(r"\d+", found[name][0]) for name in found if name != "text")
