@@ -134,10 +134,7 @@ def assert_is_a_tree(answer, beams):
 
 
 def rounded(matrix, bits):
-    """Each column of a kernel, which makes one unit, at 2 ** bits - 1 levels.
-
-    The page rounds the rows that it stores: those of W2, and columns of other kernels.
-    """
+    """Each column of a kernel, which makes one unit, at 2 ** bits - 1 levels."""
     matrix = matrix.astype(float)
     step = np.abs(matrix).max(axis=0) / (2 ** (bits - 1) - 1)
     return np.floor(matrix / step + 0.5) * step
@@ -199,9 +196,7 @@ def rounded_to(bits):
             groups += [layer["feed_forward"] for layer in weights[stack]["layers"]]
         for group in [*groups, weights["output"]]:
             for name, value in group.items():
-                if name == "w2":
-                    group[name] = rounded(value.T, bits).T
-                elif value.ndim > 1:
+                if value.ndim > 1:
                     group[name] = rounded(value, bits)
 
     return change

@@ -142,7 +142,11 @@ const reading = ({ size }) => ({
 const feedForward = (about) =>
   around(about, {
     hidden: ["Hidden units", NETWORK, firing(about)],
-    output: ["Output of the feed-forward network", NETWORK, gathering],
+    output: [
+      "Output of the feed-forward network",
+      NETWORK,
+      projection("hidden", "output", "hidden units × W₂ + b₂"),
+    ],
   });
 
 function firing({ activation }) {
@@ -151,15 +155,6 @@ function firing({ activation }) {
   const fill = (at) => `${line.fill(at)}; ${applied("…")} = ${number(at.value)}`;
   return { ...line, fill };
 }
-
-const gathering = {
-  ...projection("hidden", "output", "hidden units × W₂ + b₂"),
-  fill({ rowOf, weight, weightRow, unit }) {
-    const hidden = rowOf("hidden");
-    const column = hidden.map((_, i) => weightRow("output/kernel", i)[unit]);
-    return sumOfProducts(hidden, column, weight("output/bias")?.[unit]);
-  },
-};
 
 const embedding = (about) => ({
   embedding: ["Embedding times √d_model", EMBEDDED, scaling(about)],

@@ -130,9 +130,7 @@ function FeedForward(model, weights, x) {
   const activate = swish ? (v) => v / (1 + Math.exp(-v)) : (v) => Math.max(0, v);
   return AddAndNorm(model, weights, x, (y) => {
     const hidden = Projection(y, weights.hidden).map((row) => row.map(activate)); // (length, dff)
-    // Each hidden unit that fires adds its row of W2; most are 0.
-    const { kernel, bias } = weights.output;
-    const output = addBias(kernel.sumOfRows(hidden), bias); // (length, d_model)
+    const output = Projection(hidden, weights.output); // (length, d_model)
     model.note?.(weights.path, { hidden, output });
     return output;
   });
@@ -317,11 +315,8 @@ export class Transformer {
 
 // x W + b for each row: (rows, units). The kernel is W with a row for each unit.
 function Projection(x, { kernel, bias }) {
-  return addBias(kernel.times(x), bias);
-}
-
-function addBias(x, bias) {
-  return bias ? x.map((row) => row.map((v, unit) => v + bias[unit])) : x;
+  const product = kernel.times(x);
+  return bias ? product.map((row) => row.map((v, unit) => v + bias[unit])) : product;
 }
 
 // Shares that sum to 1; what is not visible has none, and if nothing is, all are 0.

@@ -77,8 +77,7 @@ def model_parts(translator, name):
     """A model as the page reads it: what JSON holds, and the bytes of its weights.
 
     Takes the arguments of `page`, and raises its errors. Matrices are float16. A
-    projection's matrix is transposed: a row for each unit of its result. That of a
-    feed-forward network's output has a row for each hidden unit, as in Keras.
+    projection's matrix is transposed: a row for each unit of its result.
 
     Returns:
         A dict: the ``name``, the ``settings``, the ``tokenizer``, the ``target``'s
@@ -91,7 +90,7 @@ def model_parts(translator, name):
     weights = sorted(translator.transformer.weights, key=lambda x: len(x.shape))
     for weight in weights:
         value, path = np.asarray(weight.value), weight.path.partition("/")[2]
-        if path.endswith("kernel") and not path.endswith("ffn/output/kernel"):
+        if path.endswith("kernel"):
             value = value.T
         with np.errstate(over="ignore"):  # to infinity, which the next lines refuse
             value = value.astype("<f2" if value.ndim > 1 else "<f4")

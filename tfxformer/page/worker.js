@@ -34,8 +34,7 @@
 //        The decoder's self_attention/key and value are the KV cache.
 //   weights { names } -> { name: { shape, data } }: the model's own numbers, by their names
 //     in Python, such as encoder/layer_0/ffn/hidden/kernel; what a model lacks is left out.
-//     Each row of a matrix makes one unit, but in ffn/output/kernel each row is a hidden
-//     unit's
+//     Each row of a projection's matrix makes one unit
 //   beam { source, beams, nBest, lengthPenalty, switches }
 //     -> { hypotheses: [{ ids, tokens, translation, score, rank }], steps: [[{ parent,
 //        id, token, total, state: "kept" | "finished" | "dropped", place }]] }; `parent`
