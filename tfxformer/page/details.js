@@ -1,6 +1,6 @@
 // Section 7: the model as a map of all its values, each of which opens in the panel.
 
-import { choice, counted, element, formula, refill } from "./drawing.js";
+import { chooser, element, formula, refill } from "./drawing.js";
 import { describe } from "./catalogue.js";
 import { makePanel } from "./panel.js";
 
@@ -19,26 +19,20 @@ const FIGURE = {
 };
 
 export function mountDetails(section, page) {
-  const { num_layers, num_decoder_layers } = page.settings;
+  const { num_layers, decoderLayers } = page.settings;
   const panel = makePanel(page);
-  const layers = choice({
-    label: "Encoder layer",
-    options: counted(num_layers),
-    onInput: (layer) => page.update({ layer }),
-  });
-  const decoderLayers = choice({
-    label: "Decoder layer",
-    options: counted(num_decoder_layers ?? num_layers),
-    onInput: (decoderLayer) => page.update({ decoderLayer }),
-  });
-  const controls = element("p", { class: "controls" }, layers.node, decoderLayers.node);
+  const layers = chooser("Encoder layer", num_layers, (layer) => page.update({ layer }));
+  const others = chooser("Decoder layer", decoderLayers, (decoderLayer) =>
+    page.update({ decoderLayer }),
+  );
+  const controls = element("p", { class: "controls" }, layers.node, others.node);
   const figure = element("div", { class: "figure-1" });
   section.append(controls, figure, panel.node);
   return {
     uses: ["layer", "head", "token", "decoderLayer", "decoderHead", "step"],
     show(state) {
       layers.set(state.layer);
-      decoderLayers.set(state.decoderLayer);
+      others.set(state.decoderLayer);
       refill(figure, column("Encoder", state, page), column("Decoder", state, page));
     },
     open: panel.open,
@@ -51,9 +45,10 @@ function column(title, state, page) {
   const place = ofEncoder ? { head, row: token } : { head: decoderHead, row: step };
   const box = ([folder, title]) => {
     const path = folder.replace("N", ofEncoder ? layer : decoderLayer);
-    const buttons = Object.entries(describe(path, page.settings)).map(([name, { title }]) => {
-      const onclick = () => page.open({ name: `${path}/${name}`, ...place });
-      return element("li", {}, element("button", { onclick }, formula(title)));
+    const buttons = Object.entries(describe(path, page.settings)).map(([last, { title }]) => {
+      const name = `${path}/${last}`;
+      const onclick = () => page.open({ name, ...place });
+      return element("li", {}, element("button", { onclick, "data-name": name }, formula(title)));
     });
     return element("div", { class: "part" }, element("h4", {}, title), element("ul", {}, buttons));
   };

@@ -65,38 +65,49 @@ export function shaded(colour) {
 
 export const largest = (values) => values.reduce((most, v) => Math.max(most, Math.abs(v)), 0);
 
-// Rows of numbers as colours, a pixel each; the style gives the size. `scale` is the
-// number that has the full colour. The label says what it is; where the mouse is, the
-// number is told. One canvas draws all: a page with many canvases is slow at each change.
+// Rows of numbers as colours, a pixel each, as the address of an image. `scale` is the
+// number that has the full colour; a mask hides what is not a number. One canvas draws
+// all: a page with many canvases is slow at each change.
 const canvas = document.createElement("canvas");
 
-export function heatmap(rows, { label, scale, colour = diverging(), className = "map" }) {
-  const [height, width] = [rows.length, rows[0]?.length ?? 0];
-  const map = element("img", { class: className, alt: label, draggable: "false" });
-  if (!width) return map;
-  const most = scale ?? Math.max(...rows.map(largest));
+function painted(rows, { scale, colour = diverging() }) {
+  const [height, width] = [rows.length, rows[0].length];
+  const most = scale ?? (Math.max(...rows.map(largest)) || 1);
+  const hidden = parts("--line");
   const pixels = new ImageData(width, height);
+  const paint = (v) => (Number.isNaN(v) ? hidden : colour(v / most));
   rows.forEach((row, y) =>
-    row.forEach((v, x) => pixels.data.set([...colour(v / (most || 1)), 255], 4 * (y * width + x))),
+    row.forEach((v, x) => pixels.data.set([...paint(v), 255], 4 * (y * width + x))),
   );
   Object.assign(canvas, { width, height });
   canvas.getContext("2d").putImageData(pixels, 0, 0);
-  map.src = canvas.toDataURL();
-  map.addEventListener("mousemove", ({ offsetX, offsetY }) => {
-    const place = (offset, size, count) => Math.min(count - 1, Math.floor((offset / size) * count));
-    const x = Math.max(0, place(offsetX, map.clientWidth, width));
-    const y = Math.max(0, place(offsetY, map.clientHeight, height));
-    map.title = `${height > 1 ? `row ${y + 1}, ` : ""}number ${x + 1}: ${number(rows[y][x])}`;
-  });
-  return map;
+  return canvas.toDataURL();
 }
 
-// A vector as a strip of colours. With `onOpen` it is a button that opens its details.
-export function strip(values, { label, scale, colour, onOpen }) {
-  const map = heatmap([values], { label, scale, colour, className: "strip" });
+// An image of numbers; the style gives its size. Where the mouse is, the number is told.
+// With `onOpen` it is a button that opens its details.
+export function heatmap(rows, { label, scale, colour, className, onOpen }) {
+  const src = painted(rows, { scale, colour });
+  const map = element("img", { class: className, alt: label, src, draggable: "false" });
+  map.addEventListener("mousemove", ({ offsetX, offsetY }) => {
+    const row = rows[Math.floor((offsetY / map.clientHeight) * rows.length)];
+    const place = Math.floor((offsetX / map.clientWidth) * rows[0].length);
+    if (row?.[place] !== undefined) map.title = `number ${place + 1}: ${number(row[place])}`;
+  });
   if (!onOpen) return map;
-  const name = `${label}: open`;
-  return element("button", { class: "strip", "aria-label": name, onclick: onOpen }, map);
+  return element("button", { "aria-label": `${label}: open`, onclick: onOpen }, map);
+}
+
+// A line of a table of strips: a name, a vector as a strip, which may open, and a note.
+export function line(label, values, { scale, note = "", onOpen } = {}) {
+  const strip = heatmap([values], { label, scale, className: "strip", onOpen });
+  return element(
+    "div",
+    { class: "line" },
+    element("span", {}, label),
+    strip,
+    element("small", {}, note),
+  );
 }
 
 // ---- Tokens
@@ -158,9 +169,9 @@ export function checkbox({ label, onInput }) {
   return { node, input, set: (value) => (input.checked = value) };
 }
 
-// "Layer 1" to "Layer 12": options for `choice`.
-export const counted = (count, name = "") =>
-  Array.from({ length: count }, (_, i) => `${name} ${i + 1}`.trim());
+// A choice of a layer or a head.
+export const chooser = (label, count, onInput) =>
+  choice({ label, options: Array.from({ length: count }, (_, i) => i + 1), onInput });
 
 // ---- Pictures
 
@@ -172,88 +183,93 @@ export function picture(title, name, ...introduction) {
   const attributes = { class: "save", "aria-label": label, onclick: () => save(body, name) };
   const button = element("button", attributes, "Save as SVG");
   const caption = element("figcaption", {}, element("h3", {}, title), button);
-  return { node: element("figure", {}, caption, introduction, body), body };
+  const texts = introduction.map((one) => (one.nodeType ? one : element("p", {}, one)));
+  return { node: element("figure", {}, caption, texts, body), body };
 }
 
-// A matrix of shares, with tokens at its rows and columns. `value(row, column)` is a
-// share, or null for a cell that a mask hides. `onPoint(row, column)` follows the mouse
-// and the arrow keys; `onPick(row, column)` a click and the enter key; `chosen` has the
-// row and the column to mark (either may be missing).
-export function grid({ rows, columns, value, label, chosen = {}, onPoint, onPick, cell = 22 }) {
-  const longest = (texts) => Math.max(...texts.map((text) => [...text].length));
+// A matrix as colours, with a name at each row, and at each column if there are some.
+// `onPoint(row, column)` follows the mouse and the arrow keys; `onPick` a click and the
+// enter key. `chosen` has the row and the column to mark: one may be missing.
+export function grid({
+  values,
+  rows = [],
+  columns = [],
+  cell = [22, 22],
+  chosen,
+  label,
+  ...options
+}) {
+  const longest = (texts) => Math.max(0, ...texts.map((text) => [...text].length));
   const [left, top] = [8 * longest(rows) + 10, 6 * longest(columns) + 18];
-  const [width, height] = [cell * columns.length, cell * rows.length];
-  const slant = 4 * longest(columns);
-  const size = { width: left + width + slant, height: top + height + 2 };
-  const svg = element("svg", {
-    ...size,
-    class: "grid",
-    tabindex: 0,
-    role: "img",
-    "aria-label": label,
-  });
-  const colour = sequential();
-  const box = (row, column, attributes) => {
-    const at = { x: left + column * cell, y: top + row * cell, width: cell, height: cell };
-    return element("rect", { ...at, ...attributes });
-  };
-  svg.append(element("rect", { x: left, y: top, width, height, class: "ground" }));
+  const [width, height] = [cell[0] * values[0].length, cell[1] * values.length];
+  const size = { width: left + width + 4 * longest(columns), height: top + height + 2 };
+  const about = { class: "grid", tabindex: 0, role: "img", "aria-label": label };
+  const place = { x: left, y: top, width, height };
+  const image = { href: painted(values, options), preserveAspectRatio: "none" };
+  const svg = element("svg", { ...size, ...about }, element("image", { ...place, ...image }));
+  svg.append(element("rect", { ...place, class: "ground" }));
   rows.forEach((text, row) => {
-    const at = { x: left - 6, y: top + (row + 0.68) * cell, "text-anchor": "end" };
-    svg.append(element("text", { ...at, class: row === chosen.row ? "chosen" : null }, text));
-    columns.forEach((_, column) => {
-      const share = value(row, column);
-      if (share === null) svg.append(box(row, column, { class: "masked" }));
-      else if (share > 0.004) svg.append(box(row, column, { fill: css(colour(share)) }));
-    });
+    const at = { x: left - 6, y: top + (row + 0.68) * cell[1], "text-anchor": "end" };
+    const style = `font-size: ${Math.min(13.6, cell[1])}px`;
+    svg.append(element("text", { ...at, style, class: row === chosen.row && "chosen" }, text));
   });
   columns.forEach((text, column) => {
-    const move = `translate(${left + (column + 0.6) * cell} ${top - 6}) rotate(-60)`;
-    const marked = column === chosen.column ? "chosen" : null;
-    svg.append(element("text", { transform: move, class: marked }, text));
+    const transform = `translate(${left + (column + 0.6) * cell[0]} ${top - 6}) rotate(-60)`;
+    svg.append(element("text", { transform, class: column === chosen.column && "chosen" }, text));
   });
-  const mark = element("rect", { class: "mark" });
-  svg.append(mark);
-  const point = { row: chosen.row ?? 0, column: chosen.column ?? 0 };
-  function set({ row, column }) {
-    const whole = { x: left, y: top, width, height };
-    if (row !== undefined) Object.assign(whole, { y: top + row * cell, height: cell });
-    if (column !== undefined) Object.assign(whole, { x: left + column * cell, width: cell });
-    for (const [name, at] of Object.entries(whole)) mark.setAttribute(name, at);
+  const marker = element("rect", { class: "mark" });
+  svg.append(marker);
+  function mark({ row, column }) {
+    const box = { ...place };
+    if (row !== undefined) Object.assign(box, { y: top + row * cell[1], height: cell[1] });
+    if (column !== undefined) Object.assign(box, { x: left + column * cell[0], width: cell[0] });
+    for (const [name, at] of Object.entries(box)) marker.setAttribute(name, at);
   }
-  set(chosen);
-  followPointer(svg, { left, top, cell, rows, columns }, point, { onPoint, onPick });
-  return { node: svg, mark: set };
+  mark(chosen);
+  const cellAt = ({ offsetX, offsetY }) => ({
+    row: Math.floor((offsetY - top) / cell[1]),
+    column: Math.floor((offsetX - left) / cell[0]),
+  });
+  follow(svg, { values, cellAt, point: { row: 0, column: 0, ...chosen }, ...options });
+  return { node: svg, mark };
 }
 
 const ARROWS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
 
 // Lets the mouse and the arrow keys move a point over a grid.
-function followPointer(svg, { left, top, cell, rows, columns }, point, { onPoint, onPick }) {
-  const move = (row, column) => {
-    if (row < 0 || column < 0 || row >= rows.length || column >= columns.length) return false;
+function follow(svg, { values, cellAt, point, onPoint, onPick }) {
+  const move = ({ row, column }) => {
+    if (values[row]?.[column] === undefined) return false;
     const moved = row !== point.row || column !== point.column;
     Object.assign(point, { row, column });
     if (moved) onPoint?.(row, column);
     return true;
   };
-  const at = ({ offsetX, offsetY }) =>
-    move(Math.floor((offsetY - top) / cell), Math.floor((offsetX - left) / cell));
-  svg.addEventListener("pointermove", at);
-  svg.addEventListener("click", (event) => at(event) && onPick?.(point.row, point.column));
+  svg.addEventListener("pointermove", (event) => move(cellAt(event)));
+  svg.addEventListener("click", (event) => {
+    if (move(cellAt(event))) onPick?.(point.row, point.column);
+  });
   svg.addEventListener("keydown", (event) => {
     if (event.key === "Enter") onPick?.(point.row, point.column);
     const step = ARROWS[event.key];
     if (!step) return;
     event.preventDefault();
-    move(point.row + step[0], point.column + step[1]);
+    move({ row: point.row + step[0], column: point.column + step[1] });
     svg.querySelector(".mark").scrollIntoView({ block: "nearest", inline: "nearest" });
   });
 }
 
+// A grid with a text below it that says what `tell` says of the cell that the reader
+// points at.
+export function toldGrid({ tell, ...options }) {
+  const told = element("p", { class: "note", "aria-live": "polite" }, "\u00a0");
+  const onPoint = (row, column) => (told.textContent = tell(row, column));
+  return element("div", {}, grid({ ...options, onPoint }).node, told);
+}
+
 // Two columns of tokens, and lines from the chosen one at the left to those that it reads
 // at the right: the thicker, the more. `weights` are the shares of that token.
-export function links({ left, right, weights, chosen, label, onPick }) {
+export function links({ left, right, weights, chosen, label }) {
   const [row, gap] = [24, 150];
   const widest = (texts) => 9 * Math.max(...texts.map((text) => [...text].length)) + 16;
   const [from, to] = [widest(left), widest(left) + gap];
@@ -270,58 +286,16 @@ export function links({ left, right, weights, chosen, label, onPick }) {
       const drawn = { "stroke-width": 1 + 9 * share, "stroke-opacity": 0.25 + 0.75 * share };
       svg.append(element("line", { ...ends, ...drawn }));
     }
+    const style = share > 0.2 && "chosen";
     const label = `${text}  ${share < 0.005 ? "" : percent(share)}`;
-    const size = share > 0.2 ? "chosen" : null;
-    svg.append(element("text", { x: to, y: middle(place) + 5, class: size }, label));
+    svg.append(element("text", { x: to, y: middle(place) + 5, class: style }, label));
   });
   left.forEach((text, place) => {
-    const style = place === chosen ? "chosen" : null;
+    const style = place === chosen && "chosen";
     const at = { x: from - 8, y: middle(place) + 5, "text-anchor": "end", class: style };
-    svg.append(element("text", { ...at, onclick: onPick && (() => onPick(place)) }, text));
+    svg.append(element("text", at, text));
   });
   return svg;
-}
-
-// Rows of numbers as colours, with a name before each row: { node, set(rows, …), mark }.
-// The reader points at a number with the mouse, a finger or the arrow keys.
-export function board({ label, onPick }) {
-  const names = element("div", { class: "names", "aria-hidden": "true" });
-  const cells = element("div", { class: "cells", tabindex: 0, role: "application" });
-  const marker = element("div", { class: "marker" });
-  cells.setAttribute("aria-label", label);
-  let [rows, at] = [[[]], [0, 0]];
-  const pick = (row, unit) => {
-    if (rows[row]?.[unit] !== undefined) onPick(row, unit);
-  };
-  cells.addEventListener("click", ({ clientX, clientY }) => {
-    const { left, top, width, height } = cells.getBoundingClientRect();
-    const place = (offset, size, count) => Math.floor((offset / size) * count);
-    const row = place(clientY - top, height, rows.length);
-    pick(row, place(clientX - left, width, rows[0].length));
-  });
-  cells.addEventListener("keydown", (event) => {
-    const step = ARROWS[event.key];
-    if (!step) return;
-    event.preventDefault();
-    pick(at[0] + step[0], at[1] + step[1]);
-  });
-  function set(shown, { labels = [], scale, colour }) {
-    rows = shown;
-    names.replaceChildren(...labels.map((text) => element("span", {}, text)));
-    cells.replaceChildren(heatmap(rows, { label, scale, colour }), marker);
-    cells.style.setProperty("--rows", rows.length);
-    cells.classList.toggle("many", rows.length > 30);
-  }
-  // A number, or a whole row.
-  function mark(row, unit) {
-    at = [row, unit ?? 0];
-    const share = (from, count) => ({ at: `${(100 * from) / count}%`, size: `${100 / count}%` });
-    const across = unit === undefined ? share(0, 1) : share(unit, rows[0].length);
-    const down = share(row, rows.length);
-    const box = { left: across.at, width: across.size, top: down.at, height: down.size };
-    Object.assign(marker.style, box);
-  }
-  return { node: element("div", { class: "board" }, names, cells), set, mark };
 }
 
 // ---- Saving
@@ -397,7 +371,7 @@ const asImage = ({ src }, at) =>
 
 // A copy of a drawing that needs no style sheet.
 const STYLES = ["fill", "stroke", "stroke-width", "stroke-opacity", "stroke-dasharray", "opacity"];
-STYLES.push("font-size", "font-family", "font-weight", "text-anchor");
+STYLES.push("font-size", "font-family", "font-weight", "text-anchor", "image-rendering");
 
 function styled(drawing, at) {
   const copy = drawing.cloneNode(true);
@@ -425,13 +399,6 @@ export function formula(text) {
     return tag ? element(tag, {}, part.replace(/^.\(?|\)$/g, "")) : part;
   };
   return text.split(/([_^](?:\([^)]*\)|[\w.−]+))/).map(lowered);
-}
-
-// A line of a table of strips: a name, a strip, which may open, and a note.
-export function line(label, values, { scale, note = "", onOpen } = {}) {
-  const row = strip(values, { label, scale, onOpen });
-  const told = element("small", {}, note);
-  return element("div", { class: "line" }, element("span", {}, label), row, told);
 }
 
 // Twice the usual size of a vector's numbers: what has the full colour.
