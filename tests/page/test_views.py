@@ -179,7 +179,7 @@ def test_an_address_restores_what_the_reader_sees(tab):
     own = ask(tab, "translate", TEXT)["parts"][1]
     forced = f"{own['ids'][0]},{own['steps'][1]['candidates'][2]['id']}"
     kept = {"text": TEXT, "sentence": "2", "forced": forced, "step": "2"}
-    kept |= {"layer": "2", "head": "3", "decoder-head": "4", "beams": "2"}
+    kept |= {"layer": "1", "head": "3", "decoder-head": "4", "beams": "2"}
     go(tab, **kept)
     assert tab.get_by_label("Walk through sentence 2").is_checked()
     assert tab.get_by_label("Step", exact=True).input_value() == "2"

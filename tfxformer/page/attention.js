@@ -2,9 +2,9 @@
 // of a weight from the query and the key to the softmax.
 
 import { element, formula, grid, largest, line, links } from "./drawing.js";
-import { number, percent, picture, refill } from "./drawing.js";
+import { number, percent, picture, refill, shares } from "./drawing.js";
 import { shareOfPowers, sumOfProducts } from "./catalogue.js";
-import { rowsOf } from "./panel.js";
+import { headOf, rowsOf } from "./matrix.js";
 
 const MOST = 10; // values in a sum
 const ROOM = 200; // above the token that the lines begin at
@@ -18,9 +18,8 @@ const READING = "The head adds the values of all tokens, each as much as it is r
 export function makeHead(page) {
   const map = picture("How much does each token (row) read of each token (column)?", "weights");
   const lines = picture("What does the token read?", "reads");
-  const how = element("p", {}, ARITHMETIC);
-  const arithmetic = picture("Where does this share come from?", "arithmetic", how);
-  const sum = picture("What does the token get?", "head", element("p", {}, READING));
+  const arithmetic = picture("Where does this share come from?", "arithmetic", ARITHMETIC);
+  const sum = picture("What does the token get?", "head", READING);
   const pictures = [map, lines, arithmetic, sum].map(({ node }) => node);
   const said = element("p", { "aria-live": "polite" });
   const steps = element("div");
@@ -29,21 +28,22 @@ export function makeHead(page) {
   arithmetic.node.append(openers);
 
   function show({ values, layer, head, token, tokens }) {
+    const { num_heads } = page.settings;
     const path = `encoder/layer_${layer}/self_attention`;
-    const size = page.settings.d_model / page.settings.num_heads;
     const whole = (name) => rowsOf(values[`${path}/${name}`], head);
-    const part = (name) => whole(name).map((row) => row.subarray(head * size, (head + 1) * size));
+    const part = (name) => headOf(whole(name), head, num_heads);
     const open =
-      (name, row, unit = head * size) =>
+      (name, row, unit = part("query")[0].length * head) =>
       () =>
         page.open({ name: `${path}/${name}`, row, unit, head });
-    const shown = { whole, part, open, size, tokens };
     const weights = whole("weights");
+    const shown = { part, open, tokens, weights, scores: whole("scores") };
     const column = weights[token].indexOf(Math.max(...weights[token]));
     const cells = grid({
       rows: tokens,
       columns: tokens,
-      value: (row, column) => weights[row][column],
+      values: weights,
+      ...shares(),
       label: `Weights of layer ${layer + 1}, head ${head + 1}. The arrow keys move.`,
       chosen: { row: token, column },
       onPoint: point,
@@ -70,44 +70,41 @@ export function makeHead(page) {
 }
 
 // From the query and the key to the weight.
-function drawArithmetic({ whole, part, open, size, tokens }, row, column) {
+function drawArithmetic({ part, open, tokens, scores, weights }, row, column) {
   const [q, k] = [part("query")[row], part("key")[column]];
-  const [scores, weights] = [whole("scores")[row], whole("weights")[row]];
   const scale = Math.max(largest(q), largest(k));
-  const root = Math.sqrt(size);
-  const score = number(scores[column]);
+  const root = Math.sqrt(q.length);
+  const score = scores[row][column];
   const steps = {
     "Query · key": sumOfProducts(q, k),
-    [`÷ √${size}`]: `${number(scores[column] * root)} ÷ ${+root.toFixed(2)} = ${score}`,
+    [`÷ √${q.length}`]: `${number(score * root)} ÷ ${+root.toFixed(2)} = ${number(score)}`,
     Mask: "hides nothing: in the encoder, every token may read every token",
-    Softmax: shareOfPowers(scores, column, weights[column]),
+    Softmax: shareOfPowers(scores[row], column, weights[row][column]),
   };
   const term = ([name, text]) => [element("dt", {}, name), element("dd", {}, formula(text))];
+  const products = q.map((v, unit) => v * k[unit]);
   return [
     line(`Query of ${tokens[row]}`, q, { scale, onOpen: open("query", row) }),
     line(`Key of ${tokens[column]}`, k, { scale, onOpen: open("key", column) }),
-    line(
-      "Query × key",
-      q.map((v, unit) => v * k[unit]),
-    ),
+    line("Query × key", products),
     element("dl", { class: "steps" }, Object.entries(steps).flatMap(term)),
   ];
 }
 
-// The places of the tokens that are read most, in the order of the sentence.
-function mostRead(weights) {
-  const places = [...weights.keys()].sort((a, b) => weights[b] - weights[a]);
-  return places.slice(0, MOST).sort((a, b) => a - b);
-}
-
-// The values that are read most, each as much as it is read, and the sum of all.
-function drawSum({ whole, part, open, tokens }, row) {
-  const [value, weights] = [part("value"), whole("weights")[row]];
+// The values that are read most, each as much as it is read, in the order of the sentence,
+// and the sum of all.
+function drawSum({ part, open, tokens, weights }, row) {
+  const value = part("value");
   const scale = Math.max(...value.map(largest));
-  const places = mostRead(weights);
-  const lines = places.map((place) => {
-    const about = { scale, note: `× ${percent(weights[place])}`, onOpen: open("value", place) };
-    return line(`Value of ${tokens[place]}`, value[place], about);
+  const places = [...tokens.keys()].sort((a, b) => weights[row][b] - weights[row][a]);
+  const most = places.slice(0, MOST).sort((a, b) => a - b);
+  const lines = most.map((place) => {
+    const note = `× ${percent(weights[row][place])}`;
+    return line(`Value of ${tokens[place]}`, value[place], {
+      scale,
+      note,
+      onOpen: open("value", place),
+    });
   });
   if (tokens.length > MOST) lines.push(element("p", {}, `and ${tokens.length - MOST} more`));
   const onOpen = open("concatenation", row);

@@ -54,6 +54,9 @@ export function sequential() {
   return (share) => between(none, full, Math.max(0, Math.min(1, share)));
 }
 
+// How to paint shares, from 0 to 1.
+export const shares = () => ({ scale: 1, colour: sequential() });
+
 export const css = ([red, green, blue]) => `rgb(${red} ${green} ${blue})`;
 
 // A background, and black or white for a text on it, whichever has more contrast.

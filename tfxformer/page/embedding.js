@@ -10,15 +10,15 @@ const WAVES = [0, 1 / 8, 1 / 4, 3 / 8]; // which numbers of a position to draw: 
 const SHOWN = 100; // positions of a wave
 
 export async function mountEmbedding(section, page) {
-  const { max_length, use_positions, learned_positions } = page.settings;
+  const { max_length, use_positions } = page.settings;
   const tokens = element("div");
   const strips = picture("From the token to what enters the encoder", "embedding");
   const waves = picture("Four of the position’s numbers, at each position", "waves");
   const onInput = (position) => page.update({ position });
   const drag = slider({ label: "Position", max: max_length - 1, onInput });
-  section.append(element("p", {}, about(use_positions, learned_positions)), tokens);
-  section.append(element("p", { class: "controls" }, drag.node), strips.node, waves.node);
-  if (!use_positions) [drag, waves].forEach(({ node }) => node.remove());
+  section.append(tokens, element("p", { class: "controls" }, drag.node), strips.node, waves.node);
+  const ofPositions = [drag.node, waves.node, document.getElementById("positions")];
+  if (!use_positions) ofPositions.forEach((node) => node.remove());
   const table = await allPositions(page);
   return {
     uses: ["token", "position"],
@@ -32,15 +32,6 @@ export async function mountEmbedding(section, page) {
       refill(waves.body, drawWaves(table, state.position));
     },
   };
-}
-
-function about(use_positions, learned_positions) {
-  if (!use_positions) return "This model adds no positions: it reads its tokens without an order.";
-  const added =
-    "The list alone does not say where the token is in the sentence, so the model adds a second " +
-    "list, which depends on the position alone. The first token has position 0. ";
-  if (learned_positions) return `${added}Training has chosen these numbers, too. Move the position.`;
-  return `${added}Move the position and watch its numbers rise and fall like waves, some fast and some slow.`;
 }
 
 function drawSum({ embedding, position, state, walk, page }) {

@@ -59,6 +59,20 @@ export class Matrix {
   }
 }
 
+// A matrix as its rows; of several heads (heads, rows, units), those of one.
+export function rowsOf({ shape, data }, head = 0) {
+  const [units, rows] = [shape.at(-1), shape.at(-2) ?? 1];
+  const first = shape.length === 3 ? head * rows : 0;
+  const from = (row) => (first + row) * units;
+  return Array.from({ length: rows }, (_, row) => data.subarray(from(row), from(row) + units));
+}
+
+// The units of one of `count` heads, in rows that have all heads side by side.
+export function headOf(rows, head, count) {
+  const size = rows[0].length / count;
+  return rows.map((row) => row.subarray(head * size, (head + 1) * size));
+}
+
 export function dot(a, b) {
   let sum = 0;
   for (let i = 0; i < a.length; i++) sum += a[i] * b[i];

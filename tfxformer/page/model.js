@@ -281,7 +281,7 @@ export class Transformer {
     };
     const limit = this.lengthLimit(source);
     let going = [{ ids: [START_ID], total: 0, cache: this.emptyCache() }];
-    let finished = limit ? [] : [{ ids: [], score: 0, rank: 0 }];
+    let finished = limit ? [] : [{ ids: [], total: 0, score: 0, rank: 0 }];
     let greedy = true; // whether the first hypothesis is greedy decoding's
     const steps = [];
     for (let length = 1; length <= limit; length++) {
@@ -301,7 +301,7 @@ export class Transformer {
         candidate.state = "finished";
         const { total } = candidate;
         const ids = extended(candidate).slice(1);
-        finished.push({ ids, score: total / length, rank: rank(total, length) });
+        finished.push({ ids, total, score: total / length, rank: rank(total, length) });
       }
       finished = finished.sort((a, b) => b.rank - a.rank).slice(0, beams);
       const kept = candidates.filter(({ id }) => id !== END_ID).slice(0, beams);

@@ -12,7 +12,7 @@ export const EXAMPLES = [
 ];
 
 // Whether the reader has chosen a step's token, against the model.
-export const isChosen = ({ forced, id, candidates }) => forced && id !== candidates[0].id;
+export const isChosen = ({ id, candidates }) => id !== candidates[0].id;
 
 export function mountType(section, page) {
   const text = document.getElementById("text");

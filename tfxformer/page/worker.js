@@ -34,7 +34,7 @@
 //     in Python, such as encoder/layer_0/ffn/hidden/kernel; what a model lacks is left out.
 //     Each row of a projection's matrix makes one unit
 //   beam { source, beams, nBest, lengthPenalty, switches }
-//     -> { hypotheses: [{ ids, tokens, translation, score, rank }], steps: [[{ parent,
+//     -> { hypotheses: [{ ids, tokens, translation, total, score, rank }], steps: [[{ parent,
 //        id, token, total, state: "kept" | "finished" | "dropped", place }]] }; `parent`
 //        and `place` number the hypotheses before and after the step
 //     event: { steps }, those so far, while the search takes long
