@@ -9,7 +9,7 @@ const [COLUMN, ROW, WIDTH, HEIGHT] = [132, 40, 96, 32];
 const LEGEND =
   "Each box is a token that continues a hypothesis. The number is the log-probability of the " +
   "tokens so far. Kept boxes have a solid frame, dropped ones a dashed frame, and finished ones " +
-  "a double frame. The coloured path leads to the best translation.";
+  "round ends. The coloured path leads to the best translation.";
 
 export function mountBeam(section, page) {
   const onWidth = (beams) => page.update({ beams });
@@ -89,8 +89,15 @@ function draw(steps, best) {
     svg.append(element("text", { x: column * COLUMN + 4, y: 14, class: "step" }, `step ${column}`));
     step.forEach((candidate, row) => {
       const onPath = path[number] === row;
+      const end = (row) => 24 + row * ROW + HEIGHT / 2;
+      const ends = {
+        x1: number * COLUMN + 4 + WIDTH,
+        y1: end(parentOf(candidate, steps[number - 1])),
+        x2: column * COLUMN + 4,
+        y2: end(row),
+      };
       lines.append(
-        line(column, parentOf(candidate, steps[number - 1]), row, candidate.state, onPath),
+        element("line", { ...ends, class: `${candidate.state} ${onPath ? "best" : ""}` }),
       );
       svg.append(box(candidate, column, row, onPath));
     });
@@ -115,13 +122,11 @@ function pathTo({ ids, total }, steps) {
 
 function box({ token, total, state }, column, row, best) {
   const [x, y] = [column * COLUMN + 4, 24 + row * ROW];
-  const frame = { x, y, width: WIDTH, height: HEIGHT, rx: 5 };
-  const inner = { x: x + 3, y: y + 3, width: WIDTH - 6, height: HEIGHT - 6, rx: 3 };
+  const frame = { x, y, width: WIDTH, height: HEIGHT, rx: state === "finished" ? 16 : 5 };
   return element(
     "g",
     { class: `${state} ${best ? "best" : ""}` },
     element("rect", frame),
-    state === "finished" ? [element("rect", inner)] : [],
     element("text", { x: x + 8, y: y + 14 }, shortened([...spell(token)])),
     element("text", { x: x + 8, y: y + 27, class: "score" }, number(total)),
   );
@@ -129,11 +134,3 @@ function box({ token, total, state }, column, row, best) {
 
 const shortened = (letters) =>
   (letters.length > 11 ? [...letters.slice(0, 10), "…"] : letters).join("");
-
-function line(column, from, to, state, best) {
-  const middle = (row) => 24 + row * ROW + HEIGHT / 2;
-  const [x, end] = [(column - 1) * COLUMN + 4 + WIDTH, column * COLUMN + 4];
-  const half = (x + end) / 2;
-  const path = `M${x} ${middle(from)} C${half} ${middle(from)} ${half} ${middle(to)} ${end} ${middle(to)}`;
-  return element("path", { d: path, class: `${state} ${best ? "best" : ""}` });
-}

@@ -65,18 +65,9 @@ function writtenSoFar({ step }, walk, page) {
     onPick: (step) => page.update({ step }),
     pickLabel: (token) => `Step ${token + 1}`,
   });
-  return walk.steps.some(isChosen) ? [row, yourChoice(walk, page)] : [row];
-}
-
-// What the reader has chosen, and the way back.
-function yourChoice({ steps }, page) {
-  const texts = steps.map((step, place) => {
-    const own = spell(step.candidates[0].token);
-    const text = `In step ${place + 1} you chose ${spell(step.token)} instead of ${own}. `;
-    return isChosen(step) ? text : "";
-  });
-  const button = element("button", { onclick: () => page.update({ forced: [] }) }, "Undo");
-  return element("p", { class: "note" }, texts, button);
+  const undo = element("button", { onclick: () => page.update({ forced: [] }) }, "Undo");
+  const note = element("p", { class: "note" }, "The dashed tokens are your choice. ", undo);
+  return walk.steps.some(isChosen) ? [row, note] : [row];
 }
 
 function candidates({ step }, walk, page) {

@@ -59,13 +59,6 @@ export const shares = () => ({ scale: 1, colour: sequential() });
 
 export const css = ([red, green, blue]) => `rgb(${red} ${green} ${blue})`;
 
-// A background, and black or white for a text on it, whichever has more contrast.
-export function shaded(colour) {
-  const linear = colour.map((v) => (v / 255) ** 2.2);
-  const luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2];
-  return `background: ${css(colour)}; color: ${luminance > 0.18 ? "#000" : "#fff"}`;
-}
-
 export const largest = (values) => values.reduce((most, v) => Math.max(most, Math.abs(v)), 0);
 
 // Rows of numbers as colours, a pixel each, as the address of an image. `scale` is the
@@ -87,16 +80,11 @@ function painted(rows, { scale, colour = diverging() }) {
   return canvas.toDataURL();
 }
 
-// An image of numbers; the style gives its size. Where the mouse is, the number is told.
-// With `onOpen` it is a button that opens its details.
+// An image of numbers; the style gives its size. With `onOpen` it is a button that opens
+// its details.
 export function heatmap(rows, { label, scale, colour, className, onOpen }) {
   const src = painted(rows, { scale, colour });
   const map = element("img", { class: className, alt: label, src, draggable: "false" });
-  map.addEventListener("mousemove", ({ offsetX, offsetY }) => {
-    const row = rows[Math.floor((offsetY / map.clientHeight) * rows.length)];
-    const place = Math.floor((offsetX / map.clientWidth) * rows[0].length);
-    if (row?.[place] !== undefined) map.title = `number ${place + 1}: ${number(row[place])}`;
-  });
   if (!onOpen) return map;
   return element("button", { "aria-label": `${label}: open`, onclick: onOpen }, map);
 }
@@ -119,19 +107,18 @@ export function line(label, values, { scale, note = "", onOpen } = {}) {
 const SPECIAL = { "<pad>": "pad", "<unk>": "unknown", "<s>": "start", "</s>": "end" };
 export const spell = (token) => (SPECIAL[token] ? `⟨${SPECIAL[token]}⟩` : token);
 
-// Tokens in a row. `notes` are small texts under them, `shades` shares that colour them;
+// Tokens in a row. `notes` are small texts under them, `shades` shares that bars show;
 // `onPick` makes them buttons and gets the place of the one that the reader clicks;
 // `pickLabel` then says what a click does. `chosen` is marked.
 export function chips(
   tokens,
   { notes = [], shades, chosen, onPick, pickLabel, classes = [] } = {},
 ) {
-  const colour = shades && sequential();
   const chip = (token, place) => {
     const shown = [element("span", {}, spell(token))];
     if (notes[place] !== undefined) shown.push(element("small", {}, notes[place]));
     const attributes = { class: `chip ${classes[place] ?? ""}`, "data-place": place };
-    if (shades) attributes.style = shaded(colour(shades[place]));
+    if (shades) attributes.style = `--share: ${shades[place]}`;
     if (!onPick) return element("span", attributes, shown);
     if (chosen !== undefined) attributes["aria-pressed"] = String(place === chosen);
     if (pickLabel) attributes.title = pickLabel(place);
@@ -143,7 +130,7 @@ export function chips(
 
 // ---- Controls: each is { node, set(value, …) }, made once, so that it keeps the focus
 
-export function slider({ label, min = 0, max = 0, step = 1, format = String, onInput }) {
+export function slider({ label, min = 0, max = 0, step = 1, onInput }) {
   const input = element("input", { type: "range", "aria-label": label, min, max, step });
   const output = element("output");
   const node = element("label", { class: "control" }, `${label} `, input, " ", output);
@@ -151,7 +138,7 @@ export function slider({ label, min = 0, max = 0, step = 1, format = String, onI
   const set = (value, most = max) => {
     input.max = most;
     input.value = value;
-    output.value = format(value);
+    output.value = value;
     input.setAttribute("aria-valuetext", output.value);
   };
   return { node, input, set };
@@ -208,8 +195,8 @@ export function grid({
   const size = { width: left + width + 4 * longest(columns), height: top + height + 2 };
   const about = { class: "grid", tabindex: 0, role: "img", "aria-label": label };
   const place = { x: left, y: top, width, height };
-  const image = { href: painted(values, options), preserveAspectRatio: "none" };
-  const svg = element("svg", { ...size, ...about }, element("image", { ...place, ...image }));
+  const image = element("image", { ...place, href: painted(values, options), ...PIXELS });
+  const svg = element("svg", { ...size, ...about }, image);
   svg.append(element("rect", { ...place, class: "ground" }));
   rows.forEach((text, row) => {
     const at = { x: left - 6, y: top + (row + 0.68) * cell[1], "text-anchor": "end" };
@@ -313,6 +300,8 @@ function save(box, name) {
   setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 }
 
+const PIXELS = { preserveAspectRatio: "none", style: "image-rendering: pixelated" };
+
 function asSvg(box) {
   const frame = box.getBoundingClientRect();
   const [width, height] = [box.scrollWidth, box.scrollHeight];
@@ -330,7 +319,8 @@ function asSvg(box) {
     if (node.nodeType !== Node.ELEMENT_NODE || !node.getClientRects().length) return;
     const at = place(node.getBoundingClientRect());
     if (node.tagName === "svg") svg.append(styled(node, at));
-    else if (node.tagName === "IMG") svg.append(asImage(node, at));
+    else if (node.tagName === "IMG")
+      svg.append(element("image", { ...at, href: node.src, ...PIXELS }));
     else {
       svg.append(...ground(node, at));
       node.childNodes.forEach(copy);
@@ -364,17 +354,9 @@ function ground(node, at) {
   return [element("rect", { ...at, rx: parseFloat(style.borderRadius) || 0, fill, stroke })];
 }
 
-const asImage = ({ src }, at) =>
-  element("image", {
-    ...at,
-    href: src,
-    preserveAspectRatio: "none",
-    style: "image-rendering: pixelated",
-  });
-
 // A copy of a drawing that needs no style sheet.
 const STYLES = ["fill", "stroke", "stroke-width", "stroke-opacity", "stroke-dasharray", "opacity"];
-STYLES.push("font-size", "font-family", "font-weight", "text-anchor", "image-rendering");
+STYLES.push("font-size", "font-family", "font-weight", "text-anchor");
 
 function styled(drawing, at) {
   const copy = drawing.cloneNode(true);

@@ -45,7 +45,7 @@ const INITIAL = {
   forced: [], // ids that the reader chose for the beginning of its translation
   token: 0, // of the source, in the sections on embedding and encoder
   position: 0, // that the reader drags
-  layer: 1, // of the encoder: the second one often has a head that reads the next token
+  layer: 2, // of the encoder: the first head there reads the next token
   head: 0,
   step: 0, // of the decoder
   decoderLayer: 0,

@@ -33,7 +33,7 @@
 //   weights { names } -> { name: { shape, data } }: the model's own numbers, by their names
 //     in Python, such as encoder/layer_0/ffn/hidden/kernel; what a model lacks is left out.
 //     Each row of a projection's matrix makes one unit
-//   beam { source, beams, nBest, lengthPenalty, switches }
+//   beam { source, beams, nBest, lengthPenalty }
 //     -> { hypotheses: [{ ids, tokens, translation, total, score, rank }], steps: [[{ parent,
 //        id, token, total, state: "kept" | "finished" | "dropped", place }]] }; `parent`
 //        and `place` number the hypotheses before and after the step
@@ -206,9 +206,9 @@ function flat(value) {
   return { shape: [parts.length, ...(parts[0]?.shape ?? [])], data };
 }
 
-function beam({ source, beams, nBest, lengthPenalty, switches }, { tell }) {
-  const model = modelFor(switches);
-  const key = JSON.stringify([source, model.switches]);
+function beam({ source, beams, nBest, lengthPenalty }, { tell }) {
+  const model = modelFor({});
+  const key = source.join();
   if (searched.key !== key) searched = { key, known: new Map() };
   const token = (id) => loaded.target.tokens([id])[0];
   const spelt = (steps) =>
