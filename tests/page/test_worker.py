@@ -29,15 +29,15 @@ def test_a_text_of_several_sentences(tiny):
     assert [piece for x in parts for piece in (x["space"], x["text"])] == pieces[:-1]
     assert space == pieces[-1]
     for part in parts:
-        assert part["ids"] == [*tiny.tokenizer.encode([part["text"]])[0], END_ID]
-        assert part["tokens"] == tiny.tokenizer.tokens(part["ids"])
+        assert part["source"] == [*tiny.tokenizer.encode([part["text"]])[0], END_ID]
+        assert part["sourceTokens"] == tiny.tokenizer.tokens(part["source"])
     found = answer["result"]
     translations = pieces[:]
     translations[1::2] = [part["translation"] for part in found["parts"]]
     assert found["translation"] == "".join(translations)
     assert found["ids"] == [id for part in found["parts"] for id in part["ids"]]
     assert len(found["ids"]) == len(found["tokens"]) == len(found["scores"])
-    assert [x["source"] for x in found["parts"]] == [x["ids"] for x in parts]
+    assert [x["source"] for x in found["parts"]] == [x["source"] for x in parts]
     steps = [step for part in found["parts"] for step in part["steps"]]
     assert [event["step"] for event in answer["events"]] == steps
     assert [event["part"] for event in answer["events"]] == [

@@ -2,7 +2,7 @@
 // of a weight from the query and the key to the softmax.
 
 import { element, formula, grid, largest, line, links } from "./drawing.js";
-import { number, percent, picture, refill, shares } from "./drawing.js";
+import { number, percent, picture, refill, SHARES } from "./drawing.js";
 import { shareOfPowers, sumOfProducts } from "./catalogue.js";
 import { headOf, rowsOf } from "./matrix.js";
 
@@ -43,7 +43,7 @@ export function makeHead(page) {
       rows: tokens,
       columns: tokens,
       values: weights,
-      ...shares(),
+      ...SHARES,
       label: `Weights of layer ${layer + 1}, head ${head + 1}. The arrow keys move.`,
       chosen: { row: token, column },
       onPoint: point,

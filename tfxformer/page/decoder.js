@@ -1,7 +1,7 @@
 // Section 4: the decoder, a step at a time.
 
 import { chips, chooser, element, heatmap, links, number } from "./drawing.js";
-import { percent, picture, refill, shares, slider, spell, toldGrid } from "./drawing.js";
+import { percent, picture, refill, SHARES, slider, spell, toldGrid } from "./drawing.js";
 import { headOf, rowsOf } from "./matrix.js";
 import { isChosen } from "./type.js";
 
@@ -130,7 +130,7 @@ function crossAttention({ step, decoderLayer, decoderHead }, walk, page) {
     rows,
     columns: source,
     values,
-    ...shares(),
+    ...SHARES,
     label: "Weights of each head for each source token",
     chosen: { row: chosen },
     tell: (row, column) => `${rows[row]} reads ${source[column]}: ${percent(values[row][column])}`,
@@ -155,7 +155,7 @@ function causalMask({ step, decoderLayer, decoderHead }, walk) {
     rows: tokens,
     columns: tokens,
     values: weights.map((shares, row) => shares.map(written(row))),
-    ...shares(),
+    ...SHARES,
     label: "Weights of this head for the tokens written so far",
     chosen: { row: step },
     tell(row, column) {

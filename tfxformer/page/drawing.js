@@ -2,17 +2,16 @@
 // that the reader can save.
 
 const SVG = "http://www.w3.org/2000/svg";
-const SVG_TAGS = ["svg", "g", "path", "line", "rect", "circle", "text", "tspan", "image"];
+const SVG_TAGS = ["svg", "g", "path", "line", "rect", "circle", "text", "image"];
 
 // An element of HTML or SVG. Attributes that are functions listen to an event ("onclick"),
-// and those that are null or false are left out. Texts among the children stay texts.
+// and those that are undefined or false are left out. Texts among the children stay texts.
 export function element(tag, attributes = {}, ...children) {
   const drawn = SVG_TAGS.includes(tag);
   const made = drawn ? document.createElementNS(SVG, tag) : document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
     if (typeof value === "function") made.addEventListener(name.slice(2), value);
-    else if (value !== null && value !== undefined && value !== false)
-      made.setAttribute(name, value === true ? "" : value);
+    else if (value !== undefined && value !== false) made.setAttribute(name, value);
   }
   made.append(...children.flat());
   return made;
@@ -41,23 +40,9 @@ const parts = (name) => {
 };
 const between = (from, to, share) => from.map((v, i) => Math.round(v + share * (to[i] - v)));
 
-// Blue for negative numbers, orange for positive ones: [red, green, blue] for a number
-// from −1 to 1.
-export function diverging() {
-  const [negative, zero, positive] = ["--negative", "--zero", "--positive"].map(parts);
-  return (share) => between(zero, share < 0 ? negative : positive, Math.min(1, Math.abs(share)));
-}
-
-// From the paper's colour to a full one, for a number from 0 to 1.
-export function sequential() {
-  const [none, full] = ["--none", "--full"].map(parts);
-  return (share) => between(none, full, Math.max(0, Math.min(1, share)));
-}
-
-// How to paint shares, from 0 to 1.
-export const shares = () => ({ scale: 1, colour: sequential() });
-
-export const css = ([red, green, blue]) => `rgb(${red} ${green} ${blue})`;
+// Blue for negative numbers, orange for positive ones; and how to paint shares.
+const NUMBERS = ["--negative", "--zero", "--positive"];
+export const SHARES = { scale: 1, palette: ["--none", "--none", "--full"] };
 
 export const largest = (values) => values.reduce((most, v) => Math.max(most, Math.abs(v)), 0);
 
@@ -66,12 +51,15 @@ export const largest = (values) => values.reduce((most, v) => Math.max(most, Mat
 // all: a page with many canvases is slow at each change.
 const canvas = document.createElement("canvas");
 
-function painted(rows, { scale, colour = diverging() }) {
+function painted(rows, { scale, palette = NUMBERS }) {
   const [height, width] = [rows.length, rows[0].length];
   const most = scale ?? (Math.max(...rows.map(largest)) || 1);
-  const hidden = parts("--line");
+  const [negative, zero, positive, hidden] = [...palette, "--line"].map(parts);
   const pixels = new ImageData(width, height);
-  const paint = (v) => (Number.isNaN(v) ? hidden : colour(v / most));
+  const paint = (v) => {
+    if (Number.isNaN(v)) return hidden;
+    return between(zero, v < 0 ? negative : positive, Math.min(1, Math.abs(v) / most));
+  };
   rows.forEach((row, y) =>
     row.forEach((v, x) => pixels.data.set([...paint(v), 255], 4 * (y * width + x))),
   );
@@ -82,8 +70,8 @@ function painted(rows, { scale, colour = diverging() }) {
 
 // An image of numbers; the style gives its size. With `onOpen` it is a button that opens
 // its details.
-export function heatmap(rows, { label, scale, colour, className, onOpen }) {
-  const src = painted(rows, { scale, colour });
+export function heatmap(rows, { label, className, onOpen, ...colours }) {
+  const src = painted(rows, colours);
   const map = element("img", { class: className, alt: label, src, draggable: "false" });
   if (!onOpen) return map;
   return element("button", { "aria-label": `${label}: open`, onclick: onOpen }, map);
@@ -110,14 +98,11 @@ export const spell = (token) => (SPECIAL[token] ? `⟨${SPECIAL[token]}⟩` : to
 // Tokens in a row. `notes` are small texts under them, `shades` shares that bars show;
 // `onPick` makes them buttons and gets the place of the one that the reader clicks;
 // `pickLabel` then says what a click does. `chosen` is marked.
-export function chips(
-  tokens,
-  { notes = [], shades, chosen, onPick, pickLabel, classes = [] } = {},
-) {
+export function chips(tokens, { notes = [], shades, chosen, onPick, pickLabel, classes = [] }) {
   const chip = (token, place) => {
     const shown = [element("span", {}, spell(token))];
     if (notes[place] !== undefined) shown.push(element("small", {}, notes[place]));
-    const attributes = { class: `chip ${classes[place] ?? ""}`, "data-place": place };
+    const attributes = { class: `chip ${classes[place] ?? ""}` };
     if (shades) attributes.style = `--share: ${shades[place]}`;
     if (!onPick) return element("span", attributes, shown);
     if (chosen !== undefined) attributes["aria-pressed"] = String(place === chosen);
@@ -303,55 +288,45 @@ function save(box, name) {
 const PIXELS = { preserveAspectRatio: "none", style: "image-rendering: pixelated" };
 
 function asSvg(box) {
-  const frame = box.getBoundingClientRect();
+  const { left, top } = box.getBoundingClientRect();
+  const [x, y] = [left - box.scrollLeft, top - box.scrollTop];
   const [width, height] = [box.scrollWidth, box.scrollHeight];
-  const svg = element("svg", { width, height, viewBox: `0 0 ${width} ${height}` });
-  const place = (rect) => ({
-    x: rect.left - frame.left + box.scrollLeft,
-    y: rect.top - frame.top + box.scrollTop,
-    width: rect.width,
-    height: rect.height,
-  });
+  const svg = element("svg", { width, height, viewBox: `${x} ${y} ${width} ${height}` });
   const fill = getComputedStyle(document.body).backgroundColor;
-  svg.append(element("rect", { width, height, fill }));
+  svg.append(element("rect", { x, y, width, height, fill }));
   const copy = (node) => {
-    if (node.nodeType === Node.TEXT_NODE) return svg.append(...words(node, place));
-    if (node.nodeType !== Node.ELEMENT_NODE || !node.getClientRects().length) return;
-    const at = place(node.getBoundingClientRect());
-    if (node.tagName === "svg") svg.append(styled(node, at));
-    else if (node.tagName === "IMG")
-      svg.append(element("image", { ...at, href: node.src, ...PIXELS }));
-    else {
-      svg.append(...ground(node, at));
-      node.childNodes.forEach(copy);
-    }
+    if (node.nodeType === Node.TEXT_NODE) return svg.append(...words(node));
+    if (!node.getClientRects().length) return;
+    const { x, y, width, height } = node.getBoundingClientRect();
+    const at = { x, y, width, height };
+    if (node.tagName === "svg") return svg.append(styled(node, at));
+    if (node.tagName === "IMG")
+      return svg.append(element("image", { ...at, href: node.src, ...PIXELS }));
+    svg.append(ground(node, at));
+    node.childNodes.forEach(copy);
   };
   box.childNodes.forEach(copy);
   return svg;
 }
 
 // Each word of a text at its own place, since a browser may break lines.
-function words(node, place) {
-  const { color, fontSize, fontFamily, fontWeight } = getComputedStyle(node.parentElement);
-  const style = { fill: color, "font-size": fontSize, "font-weight": fontWeight };
-  style["font-family"] = fontFamily;
+function words(node) {
+  const { color, font } = getComputedStyle(node.parentElement);
+  const style = `fill: ${color}; font: ${font}`;
   return [...node.data.matchAll(/\S+/g)].map(({ 0: word, index }) => {
     const range = new Range();
     range.setStart(node, index);
     range.setEnd(node, index + word.length);
-    const { x, y, height } = place(range.getBoundingClientRect());
-    return element("text", { x, y: y + 0.78 * height, ...style }, word);
+    const { x, y, height } = range.getBoundingClientRect();
+    return element("text", { x, y: y + 0.78 * height, style }, word);
   });
 }
 
 function ground(node, at) {
-  const style = getComputedStyle(node);
-  const line = parseFloat(style.borderTopWidth) > 0;
-  const empty = style.backgroundColor === "rgba(0, 0, 0, 0)";
-  if (empty && !line) return [];
-  const fill = empty ? "none" : style.backgroundColor;
-  const stroke = line ? style.borderTopColor : "none";
-  return [element("rect", { ...at, rx: parseFloat(style.borderRadius) || 0, fill, stroke })];
+  const { backgroundColor, borderRadius, borderTopColor, borderTopWidth } = getComputedStyle(node);
+  const fill = backgroundColor === "rgba(0, 0, 0, 0)" ? "none" : backgroundColor;
+  const line = { stroke: borderTopColor, "stroke-width": parseFloat(borderTopWidth) };
+  return element("rect", { ...at, rx: parseFloat(borderRadius) || 0, fill, ...line });
 }
 
 // A copy of a drawing that needs no style sheet.

@@ -1,13 +1,12 @@
 // Section 2: a token's embedding, its position, and their sum, which enters the encoder.
 
-import { chips, css, diverging, element, line, number, picture } from "./drawing.js";
+import { chips, element, line, number, picture } from "./drawing.js";
 import { refill, slider, spell, usual } from "./drawing.js";
 import { rowsOf } from "./matrix.js";
 import { positionalEncoding } from "./model.js";
 
 const PLACE = "encoder/embedding";
 const WAVES = [0, 1 / 8, 1 / 4, 3 / 8]; // which numbers of a position to draw: shares of d_model
-const SHOWN = 100; // positions of a wave
 
 export async function mountEmbedding(section, page) {
   const { max_length, use_positions } = page.settings;
@@ -65,25 +64,21 @@ async function allPositions({ tfxformer, settings }) {
   return Array.from({ length: settings.max_length }, encode);
 }
 
-// Each wave in a lane of its own, with a dot at the position that the reader has chosen,
-// in the colour of its number.
+// Each wave in a lane of its own, with a dot at the position that the reader has chosen.
 function drawWaves(table, position) {
   const [width, lane, left] = [720, 56, 96];
   const height = lane * WAVES.length;
   const label = `Four numbers at each position; the mark is at position ${position}`;
   const about = { class: "waves", role: "img", "aria-label": label };
   const svg = element("svg", { viewBox: `0 0 ${width} ${height}`, ...about });
-  const count = Math.min(table.length, Math.max(SHOWN, position + 1));
-  const x = (place) => left + ((width - left - 12) * place) / Math.max(1, count - 1);
+  const x = (place) => left + ((width - left - 12) * place) / (table.length - 1);
   const cursor = { x1: x(position), x2: x(position), y1: 0, y2: height, class: "cursor" };
   svg.append(element("line", cursor));
-  const colour = diverging();
   WAVES.forEach((share, i) => {
     const unit = 2 * Math.floor((share * table[0].length) / 2);
     const y = (value) => lane * (i + 0.5) - value * lane * 0.38;
-    const points = table.slice(0, count).map((row, place) => `${x(place)} ${y(row[unit])}`);
-    const value = table[position][unit];
-    const dot = { cx: x(position), cy: y(value), r: 6, fill: css(colour(value)), class: "dot" };
+    const points = table.map((row, place) => `${x(place)} ${y(row[unit])}`);
+    const dot = { cx: x(position), cy: y(table[position][unit]), r: 6, class: "dot" };
     svg.append(
       element("text", { x: 0, y: lane * (i + 0.5) + 5 }, `number ${unit + 1}`),
       element("path", { d: `M ${points.join(" L ")}`, class: "wave" }),

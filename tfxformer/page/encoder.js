@@ -2,7 +2,7 @@
 // the layer makes of what they read.
 
 import { chips, chooser, element, heatmap, picture } from "./drawing.js";
-import { refill, shares, spell } from "./drawing.js";
+import { refill, SHARES, spell } from "./drawing.js";
 import { makeHead } from "./attention.js";
 import { rowsOf } from "./matrix.js";
 import { makeSublayers } from "./sublayers.js";
@@ -46,7 +46,7 @@ function maps({ values, layer, head, page }) {
   const map = (h) => (l) => {
     const rows = rowsOf(values[`encoder/layer_${l}/self_attention/weights`], h);
     const label = `Layer ${l + 1}, head ${h + 1}`;
-    const small = heatmap(rows, { label, ...shares() });
+    const small = heatmap(rows, { label, ...SHARES });
     const pressed = String(l === layer && h === head);
     const onclick = () => page.update({ layer: l, head: h });
     const attributes = { class: "small-map", "aria-pressed": pressed, onclick };

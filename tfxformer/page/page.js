@@ -166,12 +166,12 @@ function open(detail) {
 function refresh(concerns = () => true) {
   for (const view of Object.values(views)) {
     view.stale ||= concerns(view);
-    if (view.near) showOne(view);
+    showOne(view);
   }
 }
 
 function showOne(view) {
-  if (!view.stale || !walk) return;
+  if (!view.stale || !view.near || !walk) return;
   view.stale = false;
   view.section.classList.add("shown");
   view.show(state, walk);
@@ -182,7 +182,7 @@ async function mount() {
     (entries) => {
       for (const { target, isIntersecting } of entries) {
         views[target.id].near = isIntersecting;
-        if (isIntersecting) showOne(views[target.id]);
+        showOne(views[target.id]);
       }
     },
     { rootMargin: "300px" },
@@ -227,12 +227,7 @@ async function translate() {
 async function cut(signal) {
   const found = await tfxformer.tokenize({ text: state.text });
   if (signal.aborted) return;
-  parts = found.parts.map(({ space, text, ids, tokens }) => ({
-    space,
-    text,
-    source: ids,
-    sourceTokens: tokens,
-  }));
+  parts = found.parts;
   state = withinLimits(state);
   views.type.begin(parts, found.space, state);
 }

@@ -1,7 +1,7 @@
 // The panel that opens a value of the model: its numbers, its formula with these numbers
 // filled in, and where the Python package and the notebooks have it.
 
-import { chooser, element, formula, grid, refill, shares, spell } from "./drawing.js";
+import { chooser, element, formula, grid, refill, SHARES, spell } from "./drawing.js";
 import { describe } from "./catalogue.js";
 import { rowsOf } from "./matrix.js";
 
@@ -73,7 +73,7 @@ function numbers(known, { row, unit, head }) {
       cell: [Math.max(1, Math.min(22, width)), height],
       label: "The numbers. The arrow keys move.",
       chosen: wrapped ? cellOf(at.unit) : { row: at.row, column: at.unit },
-      ...(name.endsWith("/weights") && shares()),
+      ...(name.endsWith("/weights") && SHARES),
       onPoint(row, column) {
         if (wrapped) at.unit = row * WIDTH + column;
         else Object.assign(at, { row, unit: column });

@@ -2,7 +2,7 @@
 // hidden units of its feed-forward network; and the token from layer to layer.
 
 import { element, heatmap, length, line, number, percent } from "./drawing.js";
-import { picture, refill, sequential, usual } from "./drawing.js";
+import { picture, refill, SHARES, usual } from "./drawing.js";
 import { rowsOf } from "./matrix.js";
 import { moments } from "./model.js";
 
@@ -75,7 +75,7 @@ function drawHidden(shown) {
   const label = `${firing} of ${hidden.length} hidden units fire for ${shown.tokens[shown.token]}`;
   const unit = hidden.indexOf(Math.max(...hidden));
   const onOpen = () => shown.page.open({ name, row: shown.token, unit });
-  const field = heatmap(rows, { label, colour: sequential(), className: "field", onOpen });
+  const field = heatmap(rows, { label, ...SHARES, scale: undefined, className: "field", onOpen });
   return [element("p", {}, `${label}.`), field];
 }
 

@@ -35,8 +35,8 @@ export function mountType(section, page) {
       nodes = parts.map(() => element("div"));
       sentences.replaceChildren(...parts.map((_, place) => sentence(nodes[place], place, page)));
       sentences.classList.toggle("several", parts.length > 1);
-      if (parts.length) parts.forEach((_, place) => grow(place));
-      else output.value = "";
+      output.value = "";
+      parts.forEach((_, place) => grow(place));
       this.show(state);
     },
     grow,
@@ -53,10 +53,9 @@ function examples(page) {
   const button = (text) => element("button", { onclick: choose(text), lang: "pt" }, text);
   const items = EXAMPLES.map((text) => element("li", {}, button(text)));
   const note = "Or take one of these. The model “pt_en” gets the last two wrong.";
-  return element("div", {}, element("p", { class: "note" }, note), list(items));
+  const list = element("ul", { class: "examples" }, items);
+  return element("div", {}, element("p", { class: "note" }, note), list);
 }
-
-const list = (items) => element("ul", { class: "examples" }, items);
 
 // A sentence, and the button that chooses it for the walk.
 function sentence(node, place, page) {

@@ -9,8 +9,8 @@
 //   load { model, weights }: what packing.py writes; weights in base64
 //     -> { name, settings }
 //   tokenize { text }
-//     -> { parts: [{ space, text, ids, tokens }], space }: sentences as Translator splits
-//        them, each with the white space before it; ids end with the end token
+//     -> { parts: [{ space, text, source, sourceTokens }], space }: sentences as Translator
+//        splits them, each with the white space before it; ids end with the end token
 //   translate { text | source, forced, switches }: a text, or one sentence's ids; `forced`
 //     has the first ids of the translation (of its first sentence)
 //     -> { translation, ids, tokens, scores, parts: [the same for each sentence, and
@@ -89,8 +89,8 @@ function tokenize({ text }) {
   const sentences = [];
   for (let place = 1; place < parts.length; place += 2) {
     const [space, text] = parts.slice(place - 1, place + 1);
-    const ids = sourceOf(text);
-    sentences.push({ space, text, ids, tokens: loaded.source.tokens(ids) });
+    const source = sourceOf(text);
+    sentences.push({ space, text, source, sourceTokens: loaded.source.tokens(source) });
   }
   return { parts: sentences, space: parts.at(-1) };
 }
