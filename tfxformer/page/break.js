@@ -64,7 +64,7 @@ const SWITCHES = {
 
 export function mountBreak(section, page) {
   let broken = {};
-  const change = (name, value) => page.update({ broken: without(broken, name, value) });
+  const change = (name, value) => page.update({ broken: known({ ...broken, [name]: value }) });
   const controls = Object.entries(SWITCHES).map(([name, about]) => {
     const { node, set } = controlOf(name, about, (value) => change(name, value));
     return { name, set, node: element("li", {}, node, element("small", {}, about.look)) };
@@ -105,23 +105,16 @@ export function mountBreak(section, page) {
   };
 }
 
-// The switches with another value of one; those that are as in the intact model are left
-// out.
-function without(broken, name, value) {
-  const { [name]: _, ...rest } = broken;
-  const intact = JSON.stringify(value) === JSON.stringify(INTACT[name]);
-  return intact ? rest : { ...rest, [name]: value };
-}
-
-// Of an address's switches, those that there are.
-function known(broken) {
+// Of some switches, those that there are and that change the intact model.
+function known(switches) {
   const right = ([name, value]) => {
+    if (JSON.stringify(value) === JSON.stringify(INTACT[name])) return false;
     if (name === "bits") return BITS.includes(value);
     if (name === "silenced") return Array.isArray(value);
     if (name === "pads") return Number.isInteger(value);
     return typeof value === typeof INTACT[name] && (value === false || value > 0);
   };
-  return Object.fromEntries(Object.entries(broken).filter(right));
+  return Object.fromEntries(Object.entries(switches).filter(right));
 }
 
 function controlOf(name, { label, most, options }, onInput) {

@@ -50,10 +50,9 @@ export class Matrix {
     const rounded = new Matrix(this.shape, this.data.slice());
     for (let number = 0; number < this.shape[0]; number++) {
       const row = rounded.row(number);
-      let largest = 0;
-      for (let i = 0; i < row.length; i++) largest = Math.max(largest, Math.abs(row[i]));
+      const largest = row.reduce((most, v) => Math.max(most, Math.abs(v)), 0);
       const step = largest / (2 ** (bits - 1) - 1) || 1;
-      for (let i = 0; i < row.length; i++) row[i] = Math.round(row[i] / step) * step;
+      row.set(row.map((v) => Math.round(v / step) * step));
     }
     return rounded;
   }

@@ -75,7 +75,7 @@ function drawHidden(shown) {
   const label = `${firing} of ${hidden.length} hidden units fire for ${shown.tokens[shown.token]}`;
   const unit = hidden.indexOf(Math.max(...hidden));
   const onOpen = () => shown.page.open({ name, row: shown.token, unit });
-  const field = heatmap(rows, { label, ...SHARES, scale: undefined, className: "field", onOpen });
+  const field = heatmap(rows, { label, palette: SHARES.palette, className: "field", onOpen });
   return [element("p", {}, `${label}.`), field];
 }
 
