@@ -195,6 +195,9 @@ def test_each_value_opens_with_its_formula_filled_in(browser, tmp_path, name):
     tab.wait_for_selector("#details.shown .part button")
     tab.wait_for_selector("#encoder .steps")
     tab.wait_for_selector("#embedding .line")
+    positions = MODELS[name].get("use_positions", True)
+    shown = tab.locator("#positions, #embedding svg, #embedding input").count()
+    assert shown == 3 * positions
     found = tab.evaluate(OPEN_ALL, TEXT)
     assert len(found) > 3 * 40
     for title, value, filled, _ in found:
@@ -255,7 +258,8 @@ OPEN_ALL = """async (text) => {
   const { source, ids } = (await tfxformer.translate(text)).parts[0];
   const first = await tfxformer.inspect({ source, names: ["output"] });
   const target = ids.slice(0, -1);
-  const all = await tfxformer.inspect({ source, target, names: ["encoder", "decoder"] });
+  const names = ["encoder", "decoder"];
+  const all = await tfxformer.inspect({ source, target, names });
   const dialog = document.querySelector("dialog");
   const found = [];
   for (const button of document.querySelectorAll("#details .part button")) {

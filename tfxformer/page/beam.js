@@ -21,7 +21,8 @@ export function mountBeam(section, page) {
     label: "Score by the mean of the tokens instead",
     onInput: (checked) => onPenalty(checked ? null : Number(penalty.input.value)),
   });
-  const ranks = element("div", { "aria-live": "polite" });
+  const about = { tabindex: 0, role: "group", "aria-label": "Finished translations" };
+  const ranks = element("div", { class: "box", "aria-live": "polite", ...about });
   const legend = element("p", { class: "note" }, LEGEND);
   const tree = picture("The tree of hypotheses", "beam-search", legend);
   const controls = [beams.node, penalty.node, mean.node];
@@ -60,13 +61,12 @@ function ranking(hypotheses, alpha) {
   });
   const head = element("thead", {}, row("th")(names));
   const table = element("table", {}, head, element("tbody", {}, cells.map(row("td"))));
-  const box = { class: "box", tabindex: 0, role: "group", "aria-label": "Finished translations" };
   const formula =
     alpha === null
       ? "The score is the log-probability divided by the number of tokens."
       : `The score is the log-probability divided by ((5 + tokens) ÷ 6) to the power of ` +
         `${alpha}. A higher power favours longer translations.`;
-  return [element("div", box, table), element("p", { class: "note" }, formula)];
+  return [table, element("p", { class: "note" }, formula)];
 }
 
 // The tree: a column for each step, and in it the candidates, the likeliest at the top.

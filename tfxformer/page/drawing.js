@@ -162,23 +162,16 @@ export function picture(title, name, ...introduction) {
   return { node: element("figure", {}, caption, texts, body), body };
 }
 
+const longest = (texts) => Math.max(0, ...texts.map((text) => [...text].length));
+
 // A matrix as colours, with a name at each row, and at each column if there are some.
 // `onPoint(row, column)` follows the mouse and the arrow keys; `onPick` a click and the
 // enter key. `chosen` has the row and the column to mark: one may be missing.
-export function grid({
-  values,
-  rows = [],
-  columns = [],
-  cell = [22, 22],
-  chosen,
-  label,
-  ...options
-}) {
-  const longest = (texts) => Math.max(0, ...texts.map((text) => [...text].length));
+export function grid({ values, rows = [], columns = [], cell = [22, 22], chosen, ...options }) {
   const [left, top] = [8 * longest(rows) + 10, 6 * longest(columns) + 18];
   const [width, height] = [cell[0] * values[0].length, cell[1] * values.length];
   const size = { width: left + width + 4 * longest(columns), height: top + height + 2 };
-  const about = { class: "grid", tabindex: 0, role: "img", "aria-label": label };
+  const about = { class: "grid", tabindex: 0, role: "img", "aria-label": options.label };
   const place = { x: left, y: top, width, height };
   const image = element("image", { ...place, href: painted(values, options), ...PIXELS });
   const svg = element("svg", { ...size, ...about }, image);
@@ -246,12 +239,10 @@ export function toldGrid({ tell, ...options }) {
 // at the right: the thicker, the more. `weights` are the shares of that token.
 export function links({ left, right, weights, chosen, label }) {
   const [row, gap] = [24, 150];
-  const widest = (texts) => 9 * Math.max(...texts.map((text) => [...text].length)) + 16;
-  const [from, to] = [widest(left), widest(left) + gap];
-  const size = {
-    width: to + widest(right) + 50,
-    height: row * Math.max(left.length, right.length) + 4,
-  };
+  const from = 9 * longest(left) + 16;
+  const to = from + gap;
+  const height = row * Math.max(left.length, right.length) + 4;
+  const size = { width: to + 9 * longest(right) + 66, height };
   const svg = element("svg", { ...size, class: "links", role: "img", "aria-label": label });
   const middle = (place) => (place + 0.5) * row;
   right.forEach((text, place) => {
