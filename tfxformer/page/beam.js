@@ -76,19 +76,13 @@ function draw(steps, best) {
   const size = { width: COLUMN * (steps.length + 1), height: ROW * tallest + 24 };
   const told = best ? `; the best translation is ${best.translation}` : "";
   const label = `Tree of ${steps.length} steps${told}`;
-  const lines = element("g");
-  const root = box({ token: "<s>", total: 0, state: "kept" }, 0, 0, true);
-  const svg = element(
-    "svg",
-    { ...size, class: "tree", role: "img", "aria-label": label },
-    root,
-    lines,
-  );
+  const svg = element("svg", { ...size, class: "tree", role: "img", "aria-label": label });
+  svg.append(box({ token: "<s>", total: 0 }, 0, 0, "kept best"));
   steps.forEach((step, number) => {
     const column = number + 1;
     svg.append(element("text", { x: column * COLUMN + 4, y: 14, class: "step" }, `step ${column}`));
     step.forEach((candidate, row) => {
-      const onPath = path[number] === row;
+      const group = `${candidate.state} ${path[number] === row ? "best" : ""}`;
       const end = (row) => 24 + row * ROW + HEIGHT / 2;
       const ends = {
         x1: number * COLUMN + 4 + WIDTH,
@@ -96,10 +90,7 @@ function draw(steps, best) {
         x2: column * COLUMN + 4,
         y2: end(row),
       };
-      lines.append(
-        element("line", { ...ends, class: `${candidate.state} ${onPath ? "best" : ""}` }),
-      );
-      svg.append(box(candidate, column, row, onPath));
+      svg.append(element("line", { ...ends, class: group }), box(candidate, column, row, group));
     });
   });
   return svg;
@@ -120,16 +111,12 @@ function pathTo({ ids, total }, steps) {
   return path;
 }
 
-function box({ token, total, state }, column, row, best) {
+function box({ token, total, state }, column, row, group) {
   const [x, y] = [column * COLUMN + 4, 24 + row * ROW];
   const frame = { x, y, width: WIDTH, height: HEIGHT, rx: state === "finished" ? 16 : 5 };
-  return element(
-    "g",
-    { class: `${state} ${best ? "best" : ""}` },
-    element("rect", frame),
-    element("text", { x: x + 8, y: y + 14 }, shortened([...spell(token)])),
-    element("text", { x: x + 8, y: y + 27, class: "score" }, number(total)),
-  );
+  const name = element("text", { x: x + 8, y: y + 14 }, shortened([...spell(token)]));
+  const score = element("text", { x: x + 8, y: y + 27, class: "score" }, number(total));
+  return element("g", { class: group }, element("rect", frame), name, score);
 }
 
 const shortened = (letters) =>

@@ -80,13 +80,8 @@ export function heatmap(rows, { label, className, onOpen, ...colours }) {
 // A line of a table of strips: a name, a vector as a strip, which may open, and a note.
 export function line(label, values, { scale, note = "", onOpen } = {}) {
   const strip = heatmap([values], { label, scale, className: "strip", onOpen });
-  return element(
-    "div",
-    { class: "line" },
-    element("span", {}, label),
-    strip,
-    element("small", {}, note),
-  );
+  const [name, told] = [element("span", {}, label), element("small", {}, note)];
+  return element("div", { class: "line" }, name, strip, told);
 }
 
 // ---- Tokens

@@ -61,12 +61,8 @@ function examples(page) {
 function sentence(node, place, page) {
   const onchange = () => page.update({ part: place });
   const input = element("input", { type: "radio", name: "sentence", onchange });
-  const label = element(
-    "label",
-    { class: "control" },
-    input,
-    ` Walk through sentence ${place + 1}`,
-  );
+  const text = ` Walk through sentence ${place + 1}`;
+  const label = element("label", { class: "control" }, input, text);
   return element("div", { class: "sentence" }, label, node);
 }
 
