@@ -12,37 +12,16 @@ export class Matrix {
   }
 
   // The product of each row of x with each row of this matrix: (rows, units), for x
-  // (rows, depth) and a matrix (units, depth).
+  // (rows, depth) and a matrix (units, depth). Most of the model's time goes here. Each
+  // number that is read serves several products: two rows of x and four of the matrix
+  // at once are twice as fast as one and one.
   times(x) {
-    return x.map((row) => this.timesRow(row));
-  }
-
-  // Most of the model's time goes here: four units at once take half the time of one,
-  // since each number of x serves all four.
-  timesRow(x) {
-    const { data } = this;
-    const [units, depth] = this.shape;
-    const product = new Float32Array(units);
-    for (let block = 0; block < units; block += 4) {
-      const unit = Math.min(block, units - 4); // the last block may overlap
-      const a = unit * depth;
-      const b = a + depth;
-      const c = b + depth;
-      const d = c + depth;
-      let [ya, yb, yc, yd] = [0, 0, 0, 0];
-      for (let i = 0; i < depth; i++) {
-        const v = x[i];
-        ya += v * data[a + i];
-        yb += v * data[b + i];
-        yc += v * data[c + i];
-        yd += v * data[d + i];
-      }
-      product[unit] = ya;
-      product[unit + 1] = yb;
-      product[unit + 2] = yc;
-      product[unit + 3] = yd;
+    const result = x.map(() => new Float32Array(this.shape[0]));
+    for (let row = 0; row < x.length; row += 2) {
+      if (row + 1 < x.length) timesTwo(this, x[row], x[row + 1], result[row], result[row + 1]);
+      else timesOne(this, x[row], result[row]);
     }
-    return product;
+    return result;
   }
 
   // Each row rounded to 2 ** bits - 1 levels around 0.
@@ -55,6 +34,64 @@ export class Matrix {
       row.set(row.map((v) => Math.round(v / step) * step));
     }
     return rounded;
+  }
+}
+
+function timesOne({ shape: [units, depth], data }, x, y) {
+  for (let block = 0; block < units; block += 4) {
+    const unit = Math.min(block, units - 4); // the last block may overlap
+    const a = unit * depth;
+    const b = a + depth;
+    const c = b + depth;
+    const d = c + depth;
+    let [ya, yb, yc, yd] = [0, 0, 0, 0];
+    for (let i = 0; i < depth; i++) {
+      const v = x[i];
+      ya += v * data[a + i];
+      yb += v * data[b + i];
+      yc += v * data[c + i];
+      yd += v * data[d + i];
+    }
+    y[unit] = ya;
+    y[unit + 1] = yb;
+    y[unit + 2] = yc;
+    y[unit + 3] = yd;
+  }
+}
+
+function timesTwo({ shape: [units, depth], data }, x, z, xs, zs) {
+  for (let block = 0; block < units; block += 4) {
+    const unit = Math.min(block, units - 4);
+    const a = unit * depth;
+    const b = a + depth;
+    const c = b + depth;
+    const d = c + depth;
+    let [xa, xb, xc, xd] = [0, 0, 0, 0];
+    let [za, zb, zc, zd] = [0, 0, 0, 0];
+    for (let i = 0; i < depth; i++) {
+      const u = x[i];
+      const v = z[i];
+      const wa = data[a + i];
+      const wb = data[b + i];
+      const wc = data[c + i];
+      const wd = data[d + i];
+      xa += u * wa;
+      xb += u * wb;
+      xc += u * wc;
+      xd += u * wd;
+      za += v * wa;
+      zb += v * wb;
+      zc += v * wc;
+      zd += v * wd;
+    }
+    xs[unit] = xa;
+    xs[unit + 1] = xb;
+    xs[unit + 2] = xc;
+    xs[unit + 3] = xd;
+    zs[unit] = za;
+    zs[unit + 1] = zb;
+    zs[unit + 2] = zc;
+    zs[unit + 3] = zd;
   }
 }
 

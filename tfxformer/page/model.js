@@ -328,7 +328,7 @@ function Projection(x, { kernel, bias }) {
 }
 
 // Shares that sum to 1; what is not visible has none, and if nothing is, all are 0.
-export function softmax(scores, temperature = 1, visible = null) {
+function softmax(scores, temperature = 1, visible = null) {
   const seen = visible ? scores.map((v, i) => (visible(i) ? v : -Infinity)) : scores;
   const most = largest(seen); // subtracted, so that no power overflows
   const shares = new Float32Array(scores.length);

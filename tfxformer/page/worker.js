@@ -39,7 +39,7 @@
 //        and `place` number the hypotheses before and after the step
 //     event: { steps }, those so far, while the search takes long
 
-import { INTACT, Transformer, likeliest, softmax } from "./model.js";
+import { INTACT, Transformer, likeliest } from "./model.js";
 import { fromBase64, readWeights } from "./matrix.js";
 import { partsOf } from "./sentences.js";
 import { END_ID, START_ID, Tokenizer } from "./tokenizer.js";
@@ -161,12 +161,11 @@ function* stepsOf(source, forced, switches) {
   while (state.going) {
     const given = forced[state.ids.length - 1];
     const { id, score, logits } = model.step(state, given);
-    const probabilities = softmax(logits);
-    const about = (id) => ({
-      id,
-      token: loaded.target.tokens([id])[0],
-      logit: logits[id],
-      probability: probabilities[id],
+    const about = (other) => ({
+      id: other,
+      token: loaded.target.tokens([other])[0],
+      logit: logits[other],
+      probability: Math.exp(score + logits[other] - logits[id]),
     });
     yield { ...about(id), score, candidates: likeliest(logits, 10).map(about) };
   }
