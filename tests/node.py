@@ -138,6 +138,7 @@ def rounded(translator):
     for weight in translator.transformer.weights:
         if len(weight.shape) > 1:
             weight.assign(np.array(weight, "float16").astype("float32"))
+    translator.fold_weights()
     return translator
 
 

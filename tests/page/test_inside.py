@@ -129,11 +129,11 @@ def test_a_cell_of_a_head_shows_its_weight(tab, tiny):
 
 
 def test_the_small_maps_choose_a_head(tab):
-    tab.locator("#encoder .heads tr").nth(4).locator("button").nth(1).click()
-    kept(tab, "layer", "2")
+    tab.locator("#encoder .heads tr").nth(4).locator("button").nth(0).click()
+    kept(tab, "layer", "1")
     kept(tab, "head", "4")
     chosen = tab.locator("#encoder .small-map[aria-pressed='true'] img")
-    assert chosen.get_attribute("alt") == "Layer 2, head 4"
+    assert chosen.get_attribute("alt") == "Layer 1, head 4"
 
 
 def test_the_stream_tells_how_much_each_layer_changes_the_token(tab, tiny):
@@ -195,7 +195,10 @@ def test_each_value_opens_with_its_formula_filled_in(browser, tmp_path, name):
     tab.wait_for_selector("#details.shown .part button")
     tab.wait_for_selector("#encoder .steps")
     tab.wait_for_selector("#embedding .line")
-    found = tab.evaluate(OPEN_ALL)
+    positions = MODELS[name].get("use_positions", True)
+    shown = tab.locator("#positions, #embedding svg, #embedding input").count()
+    assert shown == 3 * positions
+    found = tab.evaluate(OPEN_ALL, TEXT)
     assert len(found) > 3 * 40
     for title, value, filled, _ in found:
         numbers = re.findall(r"−?[\d.]+", filled.removesuffix(", unchanged"))
@@ -224,6 +227,10 @@ def test_a_strip_opens_the_panel_at_its_number(tab, tiny):
     assert tab.locator("dialog h2").inner_text() == "Q: queries"
     assert tab.locator("dialog .filled b").inner_text() == f"{token}, number 1: "
     tab.get_by_label("Close").press("Enter")
+    tab.get_by_role("button", name="Open the weights").click()
+    tab.wait_for_selector("dialog .where")
+    assert tab.locator("dialog .filled b").inner_text().startswith(f"{token} reads ")
+    tab.get_by_label("Close").press("Enter")
     wait(tab, "document.querySelectorAll('dialog[open]').length", 0)
 
 
@@ -246,29 +253,27 @@ TRANSLATIONS = (
     ".map((text) => text.textContent).join('|')"
 )
 # Opens each value of the map, and moves to three of its numbers. Gives the title, the
-# number below the marker as the model has it, the formula's line, and the last line.
-OPEN_ALL = """async () => {
-  const inspect = tfxformer.inspect;
-  let tensor;
-  tfxformer.inspect = async (request) => {
-    const answer = await inspect(request);
-    tensor = answer[request.names[0]];
-    return answer;
-  };
+# marked number as the model has it, the formula's line, and the last line.
+OPEN_ALL = """async (text) => {
+  const { source, ids } = (await tfxformer.translate(text)).parts[0];
+  const first = await tfxformer.inspect({ source, names: ["output"] });
+  const target = ids.slice(0, -1);
+  const names = ["encoder", "decoder"];
+  const all = await tfxformer.inspect({ source, target, names });
   const dialog = document.querySelector("dialog");
   const found = [];
   for (const button of document.querySelectorAll("#details .part button")) {
     button.click();
     const part = (selector) => dialog.querySelector(selector);
     while (!part(".where")) await new Promise((go) => setTimeout(go, 1));
-    const cells = part(".cells");
-    await part("img").decode();
-    const { naturalWidth: width, naturalHeight: height } = part("img");
+    const tensor = { ...all, ...first }[button.dataset.name];
+    const width = tensor.shape.length > 1 ? tensor.shape.at(-1) : 200;
     for (const key of ["ArrowRight", "ArrowDown", "ArrowLeft"]) {
-      cells.dispatchEvent(new KeyboardEvent("keydown", { key }));
-      const { left, top } = part(".marker").style;
-      const place = (share, count) => Math.round((parseFloat(share) / 100) * count);
-      const [row, unit] = [place(top, height), place(left, width)];
+      part(".grid").dispatchEvent(new KeyboardEvent("keydown", { key }));
+      const box = (selector) => part(selector).getBBox();
+      const [mark, ground] = [box(".mark"), box(".ground")];
+      const row = Math.round((mark.y - ground.y) / mark.height);
+      const unit = Math.round((mark.x - ground.x) / mark.width);
       const value = tensor.data[row * width + unit]; // of the first head
       const filled = part(".filled").textContent.split(": ").at(-1);
       found.push([button.textContent, value, filled, part(".where").textContent]);

@@ -48,7 +48,8 @@ def decode(
     Args:
         model: a `Transformer`, or its `FoldedTransformer` to reuse over many calls.
         source: int32 token ids ``(batch, source)``, each with its end token, padded;
-            at least one column, even if the batch is empty.
+            at least one column, even if the batch is empty, and at most the model's
+            ``max_length``.
         options: `DecodingOptions`; None is greedy.
         prefix: int32 ``(batch, prefix)``, padded: the first tokens of translations.
         attention: also return the cross-attention weights.

@@ -70,8 +70,7 @@ def model_parts(translator, name):
     """A model as the page reads it: what JSON holds, and the bytes of its weights.
 
     Takes the arguments of `page`, and raises its errors. Matrices are float16. A
-    projection's matrix is transposed: a row for each unit of its result. That of a
-    feed-forward network's output has a row for each hidden unit, as in Keras.
+    projection's matrix is transposed: a row for each unit of its result.
 
     Returns:
         A dict: the ``name``, the ``settings``, the ``tokenizer``, the ``target``'s
@@ -92,7 +91,7 @@ def model_parts(translator, name):
     # Vectors first: float32 needs places that 4 divides.
     for weight in sorted(translator.transformer.weights, key=lambda x: len(x.shape)):
         value, path = np.asarray(weight.value), weight.path.partition("/")[2]
-        if path.endswith("kernel") and not path.endswith("ffn/output/kernel"):
+        if path.endswith("kernel"):
             value = value.T
         if not np.abs(value).max() <= FLOAT16_MOST:  # or not a number
             raise UserError(f"{path}: has a weight that float16 cannot hold")

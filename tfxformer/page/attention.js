@@ -2,9 +2,12 @@
 // of a weight from the query and the key to the softmax.
 
 import { element, formula, grid, largest, line, links } from "./drawing.js";
-import { number, percent, picture, refill } from "./drawing.js";
+import { number, percent, picture, refill, SHARES } from "./drawing.js";
 import { shareOfPowers, sumOfProducts } from "./catalogue.js";
-import { rowsOf } from "./panel.js";
+import { headOf, rowsOf } from "./matrix.js";
+
+const MOST = 10; // values in a sum
+const ROOM = 200; // above the token that the lines begin at
 
 const ARITHMETIC =
   "Three matrices turn each token’s row into a query (what it looks for), a key (what it is " +
@@ -15,28 +18,32 @@ const READING = "The head adds the values of all tokens, each as much as it is r
 export function makeHead(page) {
   const map = picture("How much does each token (row) read of each token (column)?", "weights");
   const lines = picture("What does the token read?", "reads");
-  const how = element("p", {}, ARITHMETIC);
-  const arithmetic = picture("Where does this share come from?", "arithmetic", how);
-  const sum = picture("What does the token get?", "head", element("p", {}, READING));
+  const arithmetic = picture("Where does this share come from?", "arithmetic", ARITHMETIC);
+  const sum = picture("What does the token get?", "head", READING);
   const pictures = [map, lines, arithmetic, sum].map(({ node }) => node);
   const said = element("p", { "aria-live": "polite" });
   const steps = element("div");
   arithmetic.body.append(said, steps);
+  const openers = element("p", { class: "controls" });
+  arithmetic.node.append(openers);
 
   function show({ values, layer, head, token, tokens }) {
+    const { num_heads } = page.settings;
     const path = `encoder/layer_${layer}/self_attention`;
-    const size = page.settings.d_model / page.settings.num_heads;
     const whole = (name) => rowsOf(values[`${path}/${name}`], head);
-    const part = (name) => whole(name).map((row) => row.subarray(head * size, (head + 1) * size));
-    const open = (name, row) => () =>
-      page.open({ name: `${path}/${name}`, row, unit: head * size });
-    const shown = { whole, part, open, size, tokens };
+    const part = (name) => headOf(whole(name), head, num_heads);
+    const open =
+      (name, row, unit = part("query")[0].length * head) =>
+      () =>
+        page.open({ name: `${path}/${name}`, row, unit, head });
     const weights = whole("weights");
+    const shown = { part, open, tokens, weights, scores: whole("scores") };
     const column = weights[token].indexOf(Math.max(...weights[token]));
     const cells = grid({
       rows: tokens,
       columns: tokens,
-      value: (row, column) => weights[row][column],
+      values: weights,
+      ...SHARES,
       label: `Weights of layer ${layer + 1}, head ${head + 1}. The arrow keys move.`,
       chosen: { row: token, column },
       onPoint: point,
@@ -50,8 +57,12 @@ export function makeHead(page) {
       const label = `What ${tokens[row]} reads`;
       const reads = { left: tokens, right: tokens, weights: weights[row], chosen: row, label };
       refill(lines.body, links(reads));
+      lines.body.scrollTop = (row / tokens.length) * lines.body.scrollHeight - ROOM;
       said.textContent = `${tokens[row]} reads ${percent(weights[row][column])} of ${tokens[column]}.`;
       refill(steps, drawArithmetic(shown, row, column));
+      const opener = (name) =>
+        element("button", { onclick: open(name, row, column) }, `Open the ${name}`);
+      refill(openers, opener("scores"), opener("weights"));
       refill(sum.body, drawSum(shown, row));
     }
   }
@@ -59,38 +70,43 @@ export function makeHead(page) {
 }
 
 // From the query and the key to the weight.
-function drawArithmetic({ whole, part, open, size, tokens }, row, column) {
+function drawArithmetic({ part, open, tokens, scores, weights }, row, column) {
   const [q, k] = [part("query")[row], part("key")[column]];
-  const [scores, weights] = [whole("scores")[row], whole("weights")[row]];
   const scale = Math.max(largest(q), largest(k));
-  const root = Math.sqrt(size);
-  const score = number(scores[column]);
+  const root = Math.sqrt(q.length);
+  const score = scores[row][column];
   const steps = {
     "Query · key": sumOfProducts(q, k),
-    [`÷ √${size}`]: `${number(scores[column] * root)} ÷ ${+root.toFixed(2)} = ${score}`,
+    [`÷ √${q.length}`]: `${number(score * root)} ÷ ${+root.toFixed(2)} = ${number(score)}`,
     Mask: "hides nothing: in the encoder, every token may read every token",
-    Softmax: shareOfPowers(scores, column, weights[column]),
+    Softmax: shareOfPowers(scores[row], column, weights[row][column]),
   };
   const term = ([name, text]) => [element("dt", {}, name), element("dd", {}, formula(text))];
+  const products = q.map((v, unit) => v * k[unit]);
   return [
     line(`Query of ${tokens[row]}`, q, { scale, onOpen: open("query", row) }),
     line(`Key of ${tokens[column]}`, k, { scale, onOpen: open("key", column) }),
-    line(
-      "Query × key",
-      q.map((v, unit) => v * k[unit]),
-    ),
+    line("Query × key", products),
     element("dl", { class: "steps" }, Object.entries(steps).flatMap(term)),
   ];
 }
 
-// The values, each as much as it is read, and their sum.
-function drawSum({ whole, part, open, tokens }, row) {
+// The values that are read most, each as much as it is read, in the order of the sentence,
+// and the sum of all.
+function drawSum({ part, open, tokens, weights }, row) {
   const value = part("value");
   const scale = Math.max(...value.map(largest));
-  const lines = tokens.map((token, place) => {
-    const note = `× ${percent(whole("weights")[row][place])}`;
-    return line(`Value of ${token}`, value[place], { scale, note, onOpen: open("value", place) });
+  const places = [...tokens.keys()].sort((a, b) => weights[row][b] - weights[row][a]);
+  const most = places.slice(0, MOST).sort((a, b) => a - b);
+  const lines = most.map((place) => {
+    const note = `× ${percent(weights[row][place])}`;
+    return line(`Value of ${tokens[place]}`, value[place], {
+      scale,
+      note,
+      onOpen: open("value", place),
+    });
   });
+  if (tokens.length > MOST) lines.push(element("p", {}, `and ${tokens.length - MOST} more`));
   const onOpen = open("concatenation", row);
   return [...lines, line(`= for ${tokens[row]}`, part("concatenation")[row], { scale, onOpen })];
 }

@@ -9,154 +9,115 @@ const [COLUMN, ROW, WIDTH, HEIGHT] = [132, 40, 96, 32];
 const LEGEND =
   "Each box is a token that continues a hypothesis. The number is the log-probability of the " +
   "tokens so far. Kept boxes have a solid frame, dropped ones a dashed frame, and finished ones " +
-  "a double frame. The coloured path leads to the best translation.";
+  "round ends. The coloured path leads to the best translation.";
 
 export function mountBeam(section, page) {
-  const beams = slider({
-    label: "Width",
-    min: 1,
-    max: 5,
-    onInput: (beams) => page.update({ beams }),
-  });
-  const penalty = slider({
-    label: "Length penalty",
-    max: 2,
-    step: 0.1,
-    format: (value) => Number(value).toFixed(1),
-    onInput: (penalty) => page.update({ penalty }),
-  });
+  const onWidth = (beams) => page.update({ beams });
+  const beams = slider({ label: "Width", min: 1, max: 5, onInput: onWidth });
+  const onPenalty = (penalty) => page.update({ penalty });
+  const penalty = slider({ label: "Length penalty", max: 2, step: 0.1, onInput: onPenalty });
   penalty.set(1);
   const mean = checkbox({
     label: "Score by the mean of the tokens instead",
-    onInput: (checked) => page.update({ penalty: checked ? null : Number(penalty.input.value) }),
+    onInput: (checked) => onPenalty(checked ? null : Number(penalty.input.value)),
   });
-  const ranks = element("div", { "aria-live": "polite" });
-  const tree = picture(
-    "The tree of hypotheses",
-    "beam-search",
-    element("p", { class: "note" }, LEGEND),
-  );
-  section.append(
-    element("p", { class: "controls" }, beams.node, penalty.node, mean.node),
-    ranks,
-    tree.node,
-  );
+  const about = { tabindex: 0, role: "group", "aria-label": "Finished translations" };
+  const ranks = element("div", { class: "box", "aria-live": "polite", ...about });
+  const legend = element("p", { class: "note" }, LEGEND);
+  const tree = picture("The tree of hypotheses", "beam-search", legend);
+  const controls = [beams.node, penalty.node, mean.node];
+  section.append(element("p", { class: "controls" }, controls), ranks, tree.node);
   const ask = latest(page.tfxformer.beam);
   return {
     uses: ["beams", "penalty"],
-    async show({ beams: width, penalty: alpha }, { source }) {
+    async show(state, { source }) {
+      const { beams: width } = state;
       beams.set(width);
-      penalty.set(alpha ?? penalty.input.value);
-      mean.set(alpha === null);
+      penalty.set(state.penalty ?? penalty.input.value);
+      mean.set(state.penalty === null);
+      const alpha = state.penalty === null ? null : Number(penalty.input.value);
       const request = { source, beams: width, nBest: width, lengthPenalty: alpha };
-      const found = await ask(request);
+      // A long search shows its first steps while it goes on.
+      const found = await ask(request, { onEvent: ({ steps }) => refill(tree.body, draw(steps)) });
       if (!found) return;
       refill(ranks, ranking(found.hypotheses, alpha));
-      refill(tree.body, draw(found));
+      refill(tree.body, draw(found.steps, found.hypotheses[0]));
     },
   };
 }
 
 // The finished hypotheses, best first, with what ranks them.
 function ranking(hypotheses, alpha) {
-  const names = ["", "finished translation", "log-probability", "tokens", "score"];
-  const row = ({ translation, ids, score, rank }, place) => {
-    const cells = [
-      place + 1,
-      translation,
-      number(score * ids.length),
-      ids.length,
-      rank.toFixed(3).replace("-", "−"),
-    ];
-    return element(
+  const row = (tag) => (cells) =>
+    element(
       "tr",
       {},
-      cells.map((cell) => element("td", {}, String(cell))),
+      cells.map((cell) => element(tag, {}, cell)),
     );
-  };
-  const head = element(
-    "tr",
-    {},
-    names.map((name) => element("th", { scope: "col" }, name)),
-  );
+  const names = ["", "finished translation", "log-probability", "tokens", "score"];
+  const cells = hypotheses.map(({ translation, ids, total, rank }, place) => {
+    const score = rank.toFixed(3).replace("-", "−");
+    return [place + 1, translation, number(total), ids.length, score];
+  });
+  const head = element("thead", {}, row("th")(names));
+  const table = element("table", {}, head, element("tbody", {}, cells.map(row("td"))));
   const formula =
     alpha === null
       ? "The score is the log-probability divided by the number of tokens."
-      : `The score is the log-probability divided by ((5 + tokens) ÷ 6) to the power of ${alpha}. A higher ` +
-        "power favours longer translations.";
-  const table = element(
-    "table",
-    {},
-    element("thead", {}, head),
-    element("tbody", {}, hypotheses.map(row)),
-  );
-  const box = { class: "box", tabindex: 0, role: "group", "aria-label": "Finished translations" };
-  return element("div", {}, element("div", box, table), element("p", { class: "note" }, formula));
+      : `The score is the log-probability divided by ((5 + tokens) ÷ 6) to the power of ` +
+        `${alpha}. A higher power favours longer translations.`;
+  return [table, element("p", { class: "note" }, formula)];
 }
 
 // The tree: a column for each step, and in it the candidates, the likeliest at the top.
-function draw({ steps, hypotheses }) {
-  const best = pathTo(hypotheses[0], steps);
+function draw(steps, best) {
+  const path = best ? pathTo(best, steps) : [];
   const tallest = Math.max(...steps.map((step) => step.length));
   const size = { width: COLUMN * (steps.length + 1), height: ROW * tallest + 24 };
-  const label = `Tree of ${steps.length} steps; the best translation is ${hypotheses[0].translation}`;
+  const told = best ? `; the best translation is ${best.translation}` : "";
+  const label = `Tree of ${steps.length} steps${told}`;
   const svg = element("svg", { ...size, class: "tree", role: "img", "aria-label": label });
-  svg.append(box({ token: "<s>", total: 0, state: "kept" }, 0, 0, true));
-  let parents = [0]; // the rows of the hypotheses that the last step kept
-  const lines = element("g");
-  svg.append(lines);
+  svg.append(box({ token: "<s>", total: 0 }, 0, 0, "kept best"));
   steps.forEach((step, number) => {
     const column = number + 1;
     svg.append(element("text", { x: column * COLUMN + 4, y: 14, class: "step" }, `step ${column}`));
-    const kept = [];
     step.forEach((candidate, row) => {
-      const onPath = best[number] === row;
-      lines.append(line(column, parents[candidate.parent], row, candidate.state, onPath));
-      svg.append(box(candidate, column, row, onPath));
-      if (candidate.state === "kept") kept[candidate.place] = row;
+      const group = `${candidate.state} ${path[number] === row ? "best" : ""}`;
+      const end = (row) => 24 + row * ROW + HEIGHT / 2;
+      const ends = {
+        x1: number * COLUMN + 4 + WIDTH,
+        y1: end(parentOf(candidate, steps[number - 1])),
+        x2: column * COLUMN + 4,
+        y2: end(row),
+      };
+      svg.append(element("line", { ...ends, class: group }), box(candidate, column, row, group));
     });
-    parents = kept;
   });
   return svg;
 }
 
+// The row of a candidate's parent in the step before.
+const parentOf = ({ parent }, before) => before?.findIndex(({ place }) => place === parent) ?? 0;
+
 // The rows of the candidates that a hypothesis consists of, one for each step.
-function pathTo({ ids }, steps) {
-  let going = [[]]; // the ids of each hypothesis, and the rows on its path
-  let rows = [[]];
-  for (const step of steps.slice(0, ids.length)) {
-    const [nextGoing, nextRows] = [[], []];
-    for (const [row, { parent, id, state, place }] of step.entries()) {
-      const path = [...rows[parent], row];
-      const written = [...going[parent], id];
-      if (state === "finished" && written.join() === ids.join()) return path;
-      if (state === "kept") [nextGoing[place], nextRows[place]] = [written, path];
-    }
-    [going, rows] = [nextGoing, nextRows];
+function pathTo({ ids, total }, steps) {
+  const path = [];
+  const ends = (one) => one.state === "finished" && one.total === total;
+  let row = steps[ids.length - 1].findIndex(ends);
+  for (let step = ids.length - 1; step >= 0; step--) {
+    path[step] = row;
+    row = parentOf(steps[step][row], steps[step - 1]);
   }
-  return [];
+  return path;
 }
 
-function box({ token, total, state }, column, row, best) {
+function box({ token, total, state }, column, row, group) {
   const [x, y] = [column * COLUMN + 4, 24 + row * ROW];
-  const frame = { x, y, width: WIDTH, height: HEIGHT, rx: 5 };
-  const inner = { x: x + 3, y: y + 3, width: WIDTH - 6, height: HEIGHT - 6, rx: 3 };
-  return element(
-    "g",
-    { class: `${state} ${best ? "best" : ""}` },
-    element("rect", frame),
-    state === "finished" ? [element("rect", inner)] : [],
-    element("text", { x: x + 8, y: y + 14 }, shortened(spell(token))),
-    element("text", { x: x + 8, y: y + 27, class: "score" }, number(total)),
-  );
+  const frame = { x, y, width: WIDTH, height: HEIGHT, rx: state === "finished" ? 16 : 5 };
+  const name = element("text", { x: x + 8, y: y + 14 }, shortened([...spell(token)]));
+  const score = element("text", { x: x + 8, y: y + 27, class: "score" }, number(total));
+  return element("g", { class: group }, element("rect", frame), name, score);
 }
 
-const shortened = (text) => ([...text].length > 11 ? `${[...text].slice(0, 10).join("")}…` : text);
-
-function line(column, from, to, state, best) {
-  const middle = (row) => 24 + row * ROW + HEIGHT / 2;
-  const [x, end] = [(column - 1) * COLUMN + 4 + WIDTH, column * COLUMN + 4];
-  const half = (x + end) / 2;
-  const path = `M${x} ${middle(from)} C${half} ${middle(from)} ${half} ${middle(to)} ${end} ${middle(to)}`;
-  return element("path", { d: path, class: `${state} ${best ? "best" : ""}` });
-}
+const shortened = (letters) =>
+  (letters.length > 11 ? [...letters.slice(0, 10), "…"] : letters).join("");

@@ -6,6 +6,7 @@ import { latest } from "./client.js";
 import { INTACT } from "./model.js";
 
 const BITS = [null, 8, 4, 2];
+const SILENCE = "Look for heads that nobody misses, and for layers without which nothing works.";
 
 // Each switch of model.js: its control, and what to look for.
 const SWITCHES = {
@@ -63,42 +64,40 @@ const SWITCHES = {
 
 export function mountBreak(section, page) {
   let broken = {};
-  const change = (name, value) => page.update({ broken: without(broken, name, value) });
+  const change = (name, value) => page.update({ broken: known({ ...broken, [name]: value }) });
   const controls = Object.entries(SWITCHES).map(([name, about]) => {
-    const control = controlOf(name, about, (value) => change(name, value));
-    const look = element("small", {}, about.look);
-    return { ...control, node: element("li", {}, control.node, look) };
+    const { node, set } = controlOf(name, about, (value) => change(name, value));
+    return { name, set, node: element("li", {}, node, element("small", {}, about.look)) };
   });
-  const silence = makeSilence(page.settings, (value) => change("silenced", value));
+  const silence = element("div");
+  const summary = element("summary", {}, "Silence layers or heads");
+  const look = element("small", {}, SILENCE);
+  const details = element("details", { class: "silence" }, summary, look, silence);
   const mend = element("button", { onclick: () => page.update({ broken: {} }) }, "Mend everything");
   const result = picture("What changes", "broken");
-  const list = element(
-    "ul",
-    { class: "switches" },
-    controls.map(({ node }) => node),
-  );
-  const bench = element("div", {}, list, silence.node, mend);
+  const nodes = controls.map(({ node }) => node);
+  const bench = element("div", {}, element("ul", { class: "switches" }, nodes), details, mend);
   section.append(element("div", { class: "workbench" }, bench, result.node));
   result.body.setAttribute("aria-live", "polite");
 
-  const compare = latest(async (walk, forced, switches, intact) => {
-    if (intact) return { walk, found: walk, same: walk.steps };
+  const compare = latest(async (walk, forced, switches) => {
+    if (!Object.keys(switches).length) return { walk, found: walk, same: walk.steps };
     const { source, ids } = walk;
-    const options = { source, switches, count: 1 };
-    const found = await page.tfxformer.translate("", { ...options, forced });
-    const same = await page.tfxformer.translate("", { ...options, forced: ids });
+    const translate = (forced) => page.tfxformer.translate("", { source, switches, forced });
+    const [found, same] = [await translate(forced), await translate(ids)];
     return { walk, found: found.parts[0], same: same.parts[0].steps.slice(0, ids.length) };
   });
   return {
     uses: ["broken"],
     async show(state, walk) {
       broken = known(state.broken);
-      controls.forEach(({ set }) => set(broken));
-      silence.set(broken.silenced ?? []);
-      const intact = !Object.keys(broken).length;
-      mend.disabled = intact;
+      const switches = { ...INTACT, ...broken };
+      controls.forEach(({ name, set }) => set(switches[name]));
+      const toggle = (silenced) => change("silenced", silenced);
+      refill(silence, silencers(page.settings, switches.silenced, toggle));
+      mend.disabled = !Object.keys(broken).length;
       result.body.setAttribute("aria-busy", "true");
-      const compared = await compare(walk, state.forced, broken, intact);
+      const compared = await compare(walk, state.forced, broken);
       if (!compared) return; // a newer one is under way
       result.body.setAttribute("aria-busy", "false");
       refill(result.body, drawResult(compared));
@@ -106,78 +105,54 @@ export function mountBreak(section, page) {
   };
 }
 
-// The switches with another value of one; those that are as in the intact model are left
-// out.
-function without(broken, name, value) {
-  const { [name]: _, ...rest } = broken;
-  const intact = JSON.stringify(value) === JSON.stringify(INTACT[name]);
-  return intact ? rest : { ...rest, [name]: value };
-}
-
-// Of an address's switches, those that there are.
-function known(broken) {
+// Of some switches, those that there are and that change the intact model.
+function known(switches) {
   const right = ([name, value]) => {
+    if (JSON.stringify(value) === JSON.stringify(INTACT[name])) return false;
     if (name === "bits") return BITS.includes(value);
     if (name === "silenced") return Array.isArray(value);
     if (name === "pads") return Number.isInteger(value);
     return typeof value === typeof INTACT[name] && (value === false || value > 0);
   };
-  return Object.fromEntries(Object.entries(broken).filter(right));
+  return Object.fromEntries(Object.entries(switches).filter(right));
 }
 
 function controlOf(name, { label, most, options }, onInput) {
-  const intact = INTACT[name];
   if (options) {
-    const made = choice({ label, options, onInput: (place) => onInput(BITS[place]) });
-    return { node: made.node, set: (broken) => made.set(BITS.indexOf(broken[name] ?? null)) };
+    const { node, set } = choice({ label, options, onInput: (place) => onInput(BITS[place]) });
+    return { node, set: (value) => set(BITS.indexOf(value)) };
   }
   if (most) {
-    const whole = name === "pads";
-    const step = whole ? 1 : 0.25;
-    const made = slider({ label, min: whole ? 0 : step, max: most, step, onInput });
-    return { node: made.node, set: (broken) => made.set(broken[name] ?? intact) };
+    const least = name === "pads" ? 0 : 0.25;
+    return slider({ label, min: least, max: most, step: least || 1, onInput });
   }
-  const made = checkbox({ label, onInput: (off) => onInput(!off) });
-  return { node: made.node, set: (broken) => made.set(!(broken[name] ?? intact)) };
+  const { node, set } = checkbox({ label, onInput: (off) => onInput(!off) });
+  return { node, set: (value) => set(!value) };
 }
 
-// ---- Layers and heads to silence
+// ---- Layers and heads to silence: a row of buttons for each layer
 
-function makeSilence({ num_layers, num_decoder_layers, num_heads }, onChange) {
-  let silenced = [];
-  const buttons = new Map();
+function silencers({ num_layers, decoderLayers, num_heads }, silenced, onChange) {
   const toggle = (path, text, label) => {
-    const has = () => silenced.includes(path);
-    const onclick = () =>
-      onChange(has() ? silenced.filter((other) => other !== path) : [...silenced, path].sort());
-    const button = element("button", { onclick, "aria-label": `Silence ${label}` }, text);
-    buttons.set(path, button);
-    return button;
+    const pressed = silenced.includes(path);
+    const others = silenced.filter((other) => other !== path);
+    const onclick = () => onChange(pressed ? others : [...silenced, path].sort());
+    const attributes = { "aria-pressed": String(pressed), "aria-label": `Silence ${label}` };
+    return element("button", { ...attributes, onclick }, text);
   };
   const heads = (path, name) =>
     Array.from({ length: num_heads }, (_, i) =>
       toggle(`${path}/head_${i}`, i + 1, `${name}, head ${i + 1}`),
     );
-  const row = (stack) => (_, i) => {
+  const row = (stack, i) => {
     const [path, name] = [`${stack}/layer_${i}`, `${stack} layer ${i + 1}`];
     const cells = [toggle(path, "all", `all of ${name}`), ...heads(`${path}/self_attention`, name)];
-    if (stack === "decoder") {
-      const cross = heads(`${path}/cross_attention`, `${name}, reading the encoder`);
-      cells.push(element("span", {}, "reading the encoder"), ...cross);
-    }
+    const reading = heads(`${path}/cross_attention`, `${name}, reading the encoder`);
+    if (stack === "decoder") cells.push(element("span", {}, "reading the encoder"), ...reading);
     return element("div", { class: "controls" }, element("span", {}, name), cells);
   };
-  const rows = Array.from({ length: num_layers }, row("encoder"));
-  rows.push(...Array.from({ length: num_decoder_layers ?? num_layers }, row("decoder")));
-  const summary = element("summary", {}, "Silence layers or heads");
-  const look = "Look for heads that nobody misses, and for layers without which nothing works.";
-  const node = element("details", { class: "silence" }, summary, element("small", {}, look), rows);
-  const set = (paths) => {
-    silenced = paths;
-    for (const [path, button] of buttons)
-      button.setAttribute("aria-pressed", String(paths.includes(path)));
-  };
-  return { node, set };
+  const rows = (stack, count) => Array.from({ length: count }, (_, i) => row(stack, i));
+  return [...rows("encoder", num_layers), ...rows("decoder", decoderLayers)];
 }
 
 // ---- The result

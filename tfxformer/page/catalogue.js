@@ -2,6 +2,7 @@
 // numbers comes about, and where the Python package and the notebooks explain it.
 
 import { number } from "./drawing.js";
+import { moments } from "./model.js";
 
 const signed = (value) => (value < 0 ? `(${number(value)})` : number(value));
 
@@ -26,39 +27,39 @@ export function shareOfPowers(scores, place, share) {
 
 // ---- Rules: `fill` writes the formula with the numbers of one place. It gets `at`: the
 // number's `row`, `unit` (its column), `head` and `value`; `rowOf` gives a row of another
-// value, by its name in the same part of the model or by its whole name; `weight` and
-// `weightRow` give the model's own numbers, which `weights` names.
+// value, by its name in the same part of the model or by its whole name; `weight` a row of
+// the model's own numbers, which `weights` names.
 
 const given = (formula) => ({ formula, fill: ({ value }) => number(value) });
 
-const unchanged = (from, formula) => ({
-  formula: `${formula}, unchanged`,
-  fill: ({ rowOf, unit }) => `${number(rowOf(from)[unit])}, unchanged`,
+const unchanged = (from) => ({
+  formula: `${from}, unchanged`,
+  fill: ({ value }) => `${number(value)}, unchanged`,
 });
 
-const addition = (one, other, formula) => ({
-  formula,
+const addition = (one, other) => ({
+  formula: `${one} + ${other}`,
   fill: ({ rowOf, unit, value }) =>
     `${signed(rowOf(one)[unit])} + ${signed(rowOf(other)[unit])} = ${number(value)}`,
 });
 
 // A row times a matrix, plus a vector.
-const projection = (from, name, formula) => ({
+const projection = (from, kernel, bias, formula) => ({
   formula,
-  weights: [`${name}/kernel`, `${name}/bias`],
-  fill: ({ rowOf, weight, weightRow, unit }) =>
-    sumOfProducts(rowOf(from), weightRow(`${name}/kernel`, unit), weight(`${name}/bias`)?.[unit]),
+  weights: [kernel, bias],
+  fill: ({ rowOf, weight, unit }) =>
+    sumOfProducts(rowOf(from), weight(kernel, unit), weight(bias)?.[unit]),
 });
 
-const normalization = (from, name, what) => ({
-  formula: `(${what} − mean) ÷ deviation × γ + β`,
+const layer = (from, name, formula) => projection(from, `${name}/kernel`, `${name}/bias`, formula);
+
+const normalization = (from, name) => ({
+  formula: `(${from} − mean) ÷ deviation × γ + β`,
   weights: [`${name}/gamma`, `${name}/beta`],
   fill({ rowOf, weight, unit, value }) {
-    const x = rowOf(from);
-    const mean = x.reduce((sum, v) => sum + v, 0) / x.length;
-    const deviation = Math.sqrt(x.reduce((sum, v) => sum + (v - mean) ** 2, 0) / x.length);
+    const [mean, deviation] = moments(rowOf(from));
     const [gamma, beta] = ["gamma", "beta"].map((last) => weight(`${name}/${last}`)[unit]);
-    const normal = `(${signed(x[unit])} − ${signed(mean)}) ÷ ${number(deviation)}`;
+    const normal = `(${signed(rowOf(from)[unit])} − ${signed(mean)}) ÷ ${number(deviation)}`;
     return `${normal} × ${signed(gamma)} + ${signed(beta)} = ${number(value)}`;
   },
 });
@@ -76,41 +77,39 @@ const NETWORK = ["FeedForward", "transformer", "Feed-forward network"];
 const EMBEDDED = ["PositionalEmbedding", "transformer", "Embeddings and positions"];
 const POSITIONS = ["positional_encoding", "positions", "The formula"];
 
-const around = ({ pre }) => ({
-  x: ["What comes in: x", NORM, given("what the part before gave")],
-  input: [
-    pre ? "Normalised: what the part reads" : "What the part reads",
-    NORM,
-    pre ? normalization("x", "add_norm/norm", "x") : unchanged("x", "x"),
-  ],
-  sum: ["Sum: x + output", NORM, addition("x", "output", "x + output")],
-  result: [
-    pre ? "What goes out" : "Normalised: what goes out",
-    NORM,
-    pre ? unchanged("sum", "the sum") : normalization("sum", "add_norm/norm", "sum"),
-  ],
-});
-
-function attention(about) {
-  const read = about.cross ? "encoder/output" : "input";
-  const what = about.cross ? "the encoder’s output" : "what the part reads";
+// The values of a part, and those of Add & Norm around it.
+function around({ pre, folder }, own) {
+  const normalized = (from) => normalization(from, `${folder}/add_norm/norm`);
   return {
-    ...around(about),
-    query: ["Q: queries", MAPS, projection("input", "mha/query", "what the part reads × W_Q + b")],
-    key: ["K: keys", MAPS, projection(read, "mha/key", `${what} × W_K + b`)],
-    value: ["V: values", MAPS, projection(read, "mha/value", `${what} × W_V + b`)],
-    scores: ["Scores", SCORES, scoring(about)],
-    weights: ["Weights", SHARES, sharing(about)],
-    concatenation: ["The heads, side by side", JOINED, reading(about)],
-    output: [
-      "Output of the attention",
-      JOINED,
-      projection("concatenation", "mha/output", "the heads, side by side × W_O + b"),
-    ],
+    x: ["What comes in: x", NORM, given("what the part before gave")],
+    input: ["What the part reads", NORM, pre ? normalized("x") : unchanged("x")],
+    ...own,
+    sum: ["Sum: x + output", NORM, addition("x", "output")],
+    result: ["What goes out", NORM, pre ? unchanged("sum") : normalized("sum")],
   };
 }
 
-const scoring = ({ size }) => ({
+function attention(about) {
+  const { folder, cross, size, causal } = about;
+  const read = cross ? "encoder/output" : "input";
+  const what = cross ? "the encoder’s output" : "what the part reads";
+  const map = (from, name, formula) => layer(from, `${folder}/mha/${name}`, formula);
+  return around(about, {
+    query: ["Q: queries", MAPS, map("input", "query", "what the part reads × W_Q + b")],
+    key: ["K: keys", MAPS, map(read, "key", `${what} × W_K + b`)],
+    value: ["V: values", MAPS, map(read, "value", `${what} × W_V + b`)],
+    scores: ["Scores", SCORES, scoring(size)],
+    weights: ["Weights", SHARES, sharing(causal)],
+    concatenation: ["The heads, side by side", JOINED, reading(size)],
+    output: [
+      "Output of the attention",
+      JOINED,
+      map("concatenation", "output", "the heads, side by side × W_O + b"),
+    ],
+  });
+}
+
+const scoring = (size) => ({
   formula: `q · k ÷ √${size}`,
   fill({ rowOf, row, unit, head, value }) {
     const part = (whole) => whole.subarray(head * size, (head + 1) * size);
@@ -119,7 +118,7 @@ const scoring = ({ size }) => ({
   },
 });
 
-const sharing = ({ causal }) => ({
+const sharing = (causal) => ({
   formula: "softmax of a row of scores: e^score ÷ the sum of all e^score",
   fill({ rowOf, row, unit, value }) {
     if (causal && unit > row) return "the mask hides this token: 0";
@@ -127,73 +126,55 @@ const sharing = ({ causal }) => ({
   },
 });
 
-const reading = ({ size }) => ({
+const reading = (size) => ({
   formula: "each head’s weights × its V",
   fill({ rowOf, row, unit }) {
     const weights = rowOf("weights", row, Math.floor(unit / size));
-    return sumOfProducts(
-      weights,
-      weights.map((_, s) => rowOf("value", s)[unit]),
-    );
+    const values = weights.map((_, s) => rowOf("value", s)[unit]);
+    return sumOfProducts(weights, values);
   },
 });
 
-const feedForward = (about) => ({
-  ...around(about),
-  hidden: ["Hidden units", NETWORK, firing(about)],
-  output: ["Output of the feed-forward network", NETWORK, gathering],
-});
-
-function firing({ activation }) {
+function feedForward(about) {
+  const { folder, activation } = about;
   const applied = (text) => (activation === "relu" ? `max(0, ${text})` : `${activation}(${text})`);
-  const line = projection("input", "hidden", applied("what the part reads × W₁ + b₁"));
+  const line = layer("input", `${folder}/hidden`, applied("what the part reads × W₁ + b₁"));
   const fill = (at) => `${line.fill(at)}; ${applied("…")} = ${number(at.value)}`;
-  return { ...line, fill };
+  const output = layer("hidden", `${folder}/output`, "hidden units × W₂ + b₂");
+  return around(about, {
+    hidden: ["Hidden units", NETWORK, { ...line, fill }],
+    output: ["Output of the feed-forward network", NETWORK, output],
+  });
 }
 
-const gathering = {
-  ...projection("hidden", "output", "hidden units × W₂ + b₂"),
-  fill({ rowOf, weight, weightRow, unit }) {
-    const hidden = rowOf("hidden");
-    const column = hidden.map((_, i) => weightRow("output/kernel", i)[unit]);
-    return sumOfProducts(hidden, column, weight("output/bias")?.[unit]);
-  },
-};
-
-const embedding = (about) => ({
-  embedding: ["Embedding times √d_model", EMBEDDED, scaling(about)],
-  positions: ["Position", POSITIONS, waving(about)],
-  output: [
-    "Embedding plus position",
-    EMBEDDED,
-    about.use_positions
-      ? addition("embedding", "positions", "embedding + position")
-      : unchanged("embedding", "the embedding"),
-  ],
-});
-
-const scaling = ({ d_model }) => ({
-  formula: `the token’s row of the table × √${d_model}`,
-  fill: ({ value }) => `${signed(value / Math.sqrt(d_model))} × √${d_model} = ${number(value)}`,
-});
-
-function waving({ d_model, learned_positions }) {
-  if (learned_positions) return given("the position’s row of a learned table");
+function embedding({ d_model, use_positions, learned_positions }) {
+  const scaled = {
+    formula: `the token’s row of the table × √${d_model}`,
+    fill: ({ value }) => `${signed(value / Math.sqrt(d_model))} × √${d_model} = ${number(value)}`,
+  };
+  const learned = given("the position’s row of a learned table");
+  const sum = use_positions ? addition("embedding", "positions") : unchanged("embedding");
   return {
-    formula: `sin(position ÷ 10000^(i ÷ ${d_model})) at each even i; after it, the cosine`,
-    fill({ row, unit, value }) {
-      const angle = `${row} ÷ 10000^(${unit - (unit % 2)} ÷ ${d_model})`;
-      return `${unit % 2 ? "cos" : "sin"}(${angle}) = ${number(value)}`;
-    },
+    embedding: ["Embedding times √d_model", EMBEDDED, scaled],
+    positions: ["Position", POSITIONS, learned_positions ? learned : waving(d_model)],
+    output: ["Embedding plus position", EMBEDDED, sum],
   };
 }
 
-function ofStack({ stack, python, pre }) {
-  const where = [python, "transformer", `The ${stack}`];
-  const normal = normalization("stream", "final_norm", "stream");
+const waving = (d_model) => ({
+  formula: `sin(position ÷ 10000^(i ÷ ${d_model})) at each even i; after it, the cosine`,
+  fill({ row, unit, value }) {
+    const angle = `${row} ÷ 10000^(${unit - (unit % 2)} ÷ ${d_model})`;
+    return `${unit % 2 ? "cos" : "sin"}(${angle}) = ${number(value)}`;
+  },
+});
+
+function ofStack({ stack, pre }) {
+  const where = [stack === "encoder" ? "Encoder" : "Decoder", "transformer", `The ${stack}`];
+  const output = pre ? normalization("stream", `${stack}/final_norm`) : unchanged("stream");
   return {
     stream: ["The stream after the last layer", where, given("what the last layer gave")],
-    output: [`Output of the ${stack}`, where, pre ? normal : unchanged("stream", "the stream")],
+    output: [`Output of the ${stack}`, where, output],
   };
 }
 
@@ -201,10 +182,8 @@ function ofOutput({ tie_embeddings: tied }) {
   const kernel = tied ? "decoder/embedding/pieces/embeddings" : "final_layer/kernel";
   const bias = tied ? "output_bias" : "final_layer/bias";
   const formula = `the decoder’s output · the token’s ${tied ? "embedding" : "row of a matrix"}`;
-  const fill = ({ rowOf, weight, weightRow, unit }) =>
-    sumOfProducts(rowOf("decoder/output"), weightRow(kernel, unit), weight(bias)?.[unit]);
   const where = ["Transformer", "transformer", "The Transformer"];
-  return { logits: ["Logits", where, { formula, weights: [kernel, bias], fill }] };
+  return { logits: ["Logits", where, projection("decoder/output", kernel, bias, formula)] };
 }
 
 const VALUES = {
@@ -216,32 +195,29 @@ const VALUES = {
   decoder: ofStack,
   output: ofOutput,
 };
-const SPELT = {
-  embedding: "embedding",
-  self_attention: "self-attention",
-  cross_attention: "cross-attention",
-  ffn: "feed-forward network",
-};
+const SPELT = { ffn: "feed-forward network", output: "after the decoder" };
 
-// All that is known of a value, such as "encoder/layer_2/self_attention/query".
-export function describe(name, settings) {
-  const folders = name.split("/");
-  const last = folders.pop();
-  const [stack, part] = [folders[0], folders.at(-1)];
-  const layer = /layer_(\d+)/.exec(name)?.[1];
+// The values of a part of the model, such as "encoder/layer_2/self_attention", by name.
+export function describe(folder, settings) {
+  const [stack, part] = [folder.split("/")[0], folder.split("/").at(-1)];
+  const location = folder
+    .split("/")
+    .map((name) => SPELT[name] ?? name.replace(/layer_(\d+)/, (_, layer) => `layer ${+layer + 1}`))
+    .join(", ")
+    .replace("_", "-");
   const about = {
     ...settings,
     stack,
-    folder: folders.join("/"),
-    python: stack === "encoder" ? "Encoder" : "Decoder",
+    folder,
+    location,
     cross: part === "cross_attention",
     causal: stack === "decoder" && part === "self_attention",
     pre: settings.norm === "pre",
     size: settings.d_model / settings.num_heads,
   };
-  const [title, where, rule] = VALUES[part](about)[last];
-  const location = [stack === "output" ? "after the decoder" : stack];
-  if (layer) location.push(`layer ${Number(layer) + 1}`);
-  if (SPELT[part]) location.push(SPELT[part]);
-  return { ...about, title, where, weights: [], ...rule, location: location.join(", ") };
+  const described = ([name, [title, where, rule]]) => [
+    name,
+    { ...about, title, where, weights: [], ...rule },
+  ];
+  return Object.fromEntries(Object.entries(VALUES[part](about)).map(described));
 }

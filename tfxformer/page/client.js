@@ -3,8 +3,8 @@
 //   await tfxformer.translate("Bom dia!")  // { translation, ids, tokens, scores, parts }
 //
 // `ready` resolves once the model is loaded. Each function takes a request of worker.js
-// and gives a promise of its result; `translate` also calls `onEvent` for each token,
-// and stops when its AbortSignal says so.
+// and gives a promise of its result; `translate` and `beam` also call `onEvent` for what
+// they have so far, and `translate` stops when its AbortSignal says so.
 
 const waiting = new Map(); // id -> { resolve, reject, onEvent }
 let last = 0;
@@ -51,16 +51,16 @@ async function load() {
 
 export const tfxformer = {
   ready: load(),
-  async translate(text, { switches, forced, source, count, onEvent, signal } = {}) {
+  async translate(text, { switches, forced, source, onEvent, signal } = {}) {
     await this.ready;
     signal?.throwIfAborted();
-    return ask("translate", { text, switches, forced, source, count }, { onEvent, signal });
+    return ask("translate", { text, switches, forced, source }, { onEvent, signal });
   },
 };
 for (const type of ["tokenize", "inspect", "weights", "beam"]) {
-  tfxformer[type] = async (request) => {
+  tfxformer[type] = async (request, options) => {
     await tfxformer.ready;
-    return ask(type, request);
+    return ask(type, request, options);
   };
 }
 globalThis.tfxformer = tfxformer;

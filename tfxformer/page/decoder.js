@@ -1,18 +1,14 @@
 // Section 4: the decoder, a step at a time.
 
-import { latest } from "./client.js";
-import { chips, choice, counted, element, grid, heatmap, links } from "./drawing.js";
-import { number, percent, picture, refill, slider, spell } from "./drawing.js";
-import { rowsOf } from "./panel.js";
+import { chips, chooser, element, heatmap, links, number } from "./drawing.js";
+import { percent, picture, refill, SHARES, slider, spell, toldGrid } from "./drawing.js";
+import { headOf, rowsOf } from "./matrix.js";
 import { isChosen } from "./type.js";
-
-// What each layer is asked for.
-const NAMES = ["cross_attention/weights", "self_attention/weights"];
-NAMES.push("self_attention/key", "self_attention/value");
 
 const ATTENTION =
   "To choose, the decoder looks back at the source. Its heads are small readers. At each step, a " +
-  "head gives each source token a weight, and the weights sum to 100%. Click a row to choose a head.";
+  "head gives each source token a weight, and the weights sum to 100%. Click a row to choose a " +
+  "head.";
 const MASK =
   "Each layer has other heads that read the translation so far. The causal mask hides later tokens " +
   "(grey), which are not written yet. Each step adds a row.";
@@ -22,85 +18,46 @@ const CACHE =
   "computes one new row: the last one.";
 
 export function mountDecoder(section, page) {
-  const { num_heads, num_layers, num_decoder_layers: decoderLayers } = page.settings;
-  const layers = decoderLayers ?? num_layers;
-  const controls = makeControls(page, layers, num_heads);
+  const { num_heads, decoderLayers } = page.settings;
+  const onInput = (step) => page.update({ step: step - 1 });
+  const steps = slider({ label: "Step", min: 1, onInput });
+  const layers = chooser("Layer of the decoder", decoderLayers, (decoderLayer) =>
+    page.update({ decoderLayer }),
+  );
+  const heads = chooser("Head", num_heads, (decoderHead) => page.update({ decoderHead }));
+  const choosers = element("p", { class: "controls" }, layers.node, heads.node);
   const result = element("p", { class: "result", "aria-live": "polite" });
   const written = element("div");
   const likely = picture("The ten likeliest next tokens", "next-tokens");
-  const reads = picture(
-    "Which source tokens does this step read?",
-    "cross-attention",
-    element("p", {}, ATTENTION),
-    element("p", { class: "controls" }, controls.layer.node, controls.head.node),
-  );
-  const own = "Which of its own tokens does it read?";
-  const mask = picture(own, "causal-mask", element("p", {}, MASK));
-  const kept = "What does the model keep for the next step?";
-  const cache = picture(kept, "kv-cache", element("p", {}, CACHE));
+  const question = "Which source tokens does this step read?";
+  const reads = picture(question, "cross-attention", ATTENTION, choosers);
+  const mask = picture("Which of its own tokens does it read?", "causal-mask", MASK);
+  const cache = picture("What does the model keep for the next step?", "kv-cache", CACHE);
   const pictures = [likely, reads, mask, cache].map(({ node }) => node);
-  section.append(
-    element("p", { class: "controls sticky" }, controls.step.node),
-    result,
-    written,
-    element("div", { class: "decoder-pictures" }, pictures),
-  );
-  const ask = latest(page.tfxformer.inspect);
-  let found = {}; // what the model has computed for a walk
+  section.append(element("p", { class: "controls sticky" }, steps.node), result, written);
+  section.append(element("div", { class: "decoder-pictures" }, pictures));
   return {
     uses: ["step", "decoderLayer", "decoderHead"],
-    async show(state, walk) {
-      controls.step.set(state.step + 1, walk.steps.length);
-      controls.layer.set(state.decoderLayer);
-      controls.head.set(state.decoderHead);
+    show(state, walk) {
+      steps.set(state.step + 1, walk.steps.length);
+      layers.set(state.decoderLayer);
+      heads.set(state.decoderHead);
       result.textContent = walk.translation;
       refill(written, writtenSoFar(state, walk, page));
       refill(likely.body, candidates(state, walk, page));
-      if (found.walk !== walk) {
-        const values = await ask(request(walk, layers));
-        if (!values) return;
-        found = { walk, values };
-      }
-      const { values } = found;
-      const shown = { state, walk, values, page, layers };
-      refill(reads.body, crossAttention(shown));
-      refill(mask.body, causalMask(shown));
-      refill(cache.body, keyValueCache(shown));
+      refill(reads.body, crossAttention(state, walk, page));
+      refill(mask.body, causalMask(state, walk));
+      refill(cache.body, keyValueCache(state, walk, page));
     },
   };
 }
 
-function makeControls(page, layers, heads) {
-  const step = slider({
-    label: "Step",
-    min: 1,
-    onInput: (step) => page.update({ step: step - 1 }),
-  });
-  const layer = choice({
-    label: "Layer of the decoder",
-    options: counted(layers),
-    onInput: (decoderLayer) => page.update({ decoderLayer }),
-  });
-  const head = choice({
-    label: "Head",
-    options: counted(heads),
-    onInput: (decoderHead) => page.update({ decoderHead }),
-  });
-  return { step, layer, head };
-}
-
-// All steps at once: what the model reads at step t are the tokens before it.
-function request(walk, layers) {
-  const parts = Array.from({ length: layers }, (_, layer) => `decoder/layer_${layer}`);
-  const names = parts.flatMap((part) => NAMES.map((name) => `${part}/${name}`));
-  return { source: walk.source, target: walk.ids.slice(0, -1), names };
-}
-
+// What the decoder reads: at each step the token that it wrote before.
 const read = (walk) => ["<s>", ...walk.tokens.slice(0, -1)].map(spell);
 
 // ---- The tokens
 
-function writtenSoFar({ step, forced }, walk, page) {
+function writtenSoFar({ step }, walk, page) {
   const place = (token) => (token > step ? "later" : "");
   const row = chips(walk.tokens, {
     chosen: step,
@@ -108,19 +65,9 @@ function writtenSoFar({ step, forced }, walk, page) {
     onPick: (step) => page.update({ step }),
     pickLabel: (token) => `Step ${token + 1}`,
   });
-  return [row, ...(forced.length ? [yourChoice(walk, page)] : [])];
-}
-
-// What the reader has chosen, and the way back.
-function yourChoice({ steps }, page) {
-  const texts = steps.flatMap((step, place) => {
-    const own = spell(step.candidates[0].token);
-    return isChosen(step)
-      ? [`In step ${place + 1} you chose ${spell(step.token)} instead of ${own}. `]
-      : [];
-  });
-  const button = element("button", { onclick: () => page.update({ forced: [] }) }, "Undo");
-  return element("p", { class: "note" }, texts.join(""), button);
+  const undo = element("button", { onclick: () => page.update({ forced: [] }) }, "Undo");
+  const note = element("p", { class: "note" }, "The dashed tokens are your choice. ", undo);
+  return walk.steps.some(isChosen) ? [row, note] : [row];
 }
 
 function candidates({ step }, walk, page) {
@@ -128,16 +75,20 @@ function candidates({ step }, walk, page) {
   const choose = (id) => page.update({ forced: [...walk.ids.slice(0, step), id] });
   const most = candidates[0].probability;
   const row = ({ id, token, logit, probability }) => {
+    const attributes = {
+      class: "candidate",
+      "aria-pressed": String(id === written),
+      "aria-label": `${spell(token)}, probability ${percent(probability)}, logit ${number(logit)}`,
+      onclick: () => id !== written && choose(id),
+    };
     const bar = element("span", { class: "bar", style: `width: ${(100 * probability) / most}%` });
-    const attributes = { class: "candidate", "aria-pressed": String(id === written) };
-    const label = `${spell(token)}, probability ${percent(probability)}, logit ${number(logit)}`;
     return element(
       "button",
-      { ...attributes, "aria-label": label, onclick: () => id !== written && choose(id) },
+      attributes,
       element("span", { class: "token" }, spell(token)),
       element("span", { class: "track" }, bar),
-      element("span", { class: "number" }, percent(probability)),
-      element("span", { class: "number" }, number(logit)),
+      element("span", {}, percent(probability)),
+      element("span", {}, number(logit)),
     );
   };
   const titles = ["token", "", "probability", "logit"].map((text) => element("span", {}, text));
@@ -152,107 +103,83 @@ function candidates({ step }, walk, page) {
 function arithmetic({ token, logit, probability }, page) {
   const power = Math.exp(logit);
   const round = (v) => v.toLocaleString("en", { maximumSignificantDigits: 3 });
+  const [own, sum] = [power, power / probability].map(round);
   const text =
-    `The softmax for ${spell(token)}: e to the power of its logit is ${round(power)}. The sum of such ` +
-    `powers over all ${page.settings.target_vocab_size.toLocaleString("en")} tokens is ` +
-    `${round(power / probability)}. Its share is ${round(power)} ÷ ${round(power / probability)} = ` +
-    `${percent(probability)}.`;
+    `The softmax for ${spell(token)}: e to the power of its logit is ${own}. The sum of such ` +
+    `powers over all ${page.settings.target_vocab_size.toLocaleString("en")} tokens is ${sum}. ` +
+    `The probability is ${own} ÷ ${sum} = ${percent(probability)}.`;
   return element("p", { class: "note" }, text);
 }
 
 // ---- Attention
 
-function crossAttention({ state, walk, values, page, layers }) {
-  const { step, decoderLayer, decoderHead } = state;
-  const heads = page.settings.num_heads;
-  const weights = (layer, head) =>
-    rowsOf(values[`decoder/layer_${layer}/cross_attention/weights`], head)[step];
-  const all = Array.from({ length: layers * heads }, (_, row) =>
-    weights(Math.floor(row / heads), row % heads),
+function crossAttention({ step, decoderLayer, decoderHead }, walk, page) {
+  const { num_heads, decoderLayers } = page.settings;
+  const places = Array.from({ length: decoderLayers * num_heads }, (_, row) => ({
+    decoderLayer: Math.floor(row / num_heads),
+    decoderHead: row % num_heads,
+  }));
+  const values = places.map(
+    ({ decoderLayer: layer, decoderHead: head }) =>
+      rowsOf(walk.values[`decoder/layer_${layer}/cross_attention/weights`], head)[step],
   );
-  const rows = all.map(
-    (_, row) => `layer ${Math.floor(row / heads) + 1}, head ${(row % heads) + 1}`,
-  );
+  const rows = places.map((at) => `layer ${at.decoderLayer + 1}, head ${at.decoderHead + 1}`);
   const source = walk.sourceTokens.map(spell);
-  const tell = element("p", { class: "note", "aria-live": "polite" }, "\u00a0");
-  const map = grid({
+  const chosen = decoderLayer * num_heads + decoderHead;
+  const map = toldGrid({
     rows,
     columns: source,
-    value: (row, column) => all[row][column],
+    values,
+    ...SHARES,
     label: "Weights of each head for each source token",
-    chosen: { row: decoderLayer * heads + decoderHead },
-    onPoint(row, column) {
-      tell.textContent = `${rows[row]} reads ${source[column]}: ${percent(all[row][column])}`;
-    },
-    onPick: (row) =>
-      page.update({ decoderLayer: Math.floor(row / heads), decoderHead: row % heads }),
+    chosen: { row: chosen },
+    tell: (row, column) => `${rows[row]} reads ${source[column]}: ${percent(values[row][column])}`,
+    onPick: (row) => page.update(places[row]),
   });
-  const chosen = weights(decoderLayer, decoderHead);
-  const most = chosen.indexOf(Math.max(...chosen));
-  const lines = links({
-    left: read(walk).slice(0, step + 1),
-    right: source,
-    weights: chosen,
-    chosen: step,
-    label: `To write ${spell(walk.tokens[step])}, this head reads mostly ${source[most]}`,
-  });
+  const [written, own] = [spell(walk.tokens[step]), read(walk).slice(0, step + 1)];
+  const most = source[values[chosen].indexOf(Math.max(...values[chosen]))];
+  const label = `To write ${written}, this head reads mostly ${most}`;
+  const lines = links({ left: own, right: source, weights: values[chosen], chosen: step, label });
   const sentence =
-    `In step ${step + 1} the decoder has read ${read(walk)[step]} and writes ${spell(walk.tokens[step])}. ` +
-    `Head ${decoderHead + 1} of layer ${decoderLayer + 1} reads ${source[most]} most.`;
-  return [
-    element("p", {}, sentence),
-    element("div", { class: "beside" }, element("div", {}, map.node, tell), lines),
-  ];
+    `In step ${step + 1} the decoder has read ${own[step]} and writes ${written}. ` +
+    `Head ${decoderHead + 1} of layer ${decoderLayer + 1} reads ${most} most.`;
+  return [element("p", {}, sentence), element("div", { class: "beside" }, map, lines)];
 }
 
-function causalMask({ state, walk, values }) {
-  const { step, decoderLayer, decoderHead } = state;
+function causalMask({ step, decoderLayer, decoderHead }, walk) {
   const name = `decoder/layer_${decoderLayer}/self_attention/weights`;
-  const weights = rowsOf(values[name], decoderHead);
   const tokens = read(walk);
-  const tell = element("p", { class: "note", "aria-live": "polite" }, "\u00a0");
-  const map = grid({
+  const weights = rowsOf(walk.values[name], decoderHead);
+  const written = (row) => (v, column) => (row > step ? 0 : v) + (column > row ? NaN : 0);
+  return toldGrid({
     rows: tokens,
     columns: tokens,
-    value: (row, column) => (column > row ? null : row > step ? 0 : weights[row][column]),
+    values: weights.map((shares, row) => shares.map(written(row))),
+    ...SHARES,
     label: "Weights of this head for the tokens written so far",
     chosen: { row: step },
-    onPoint(row, column) {
-      const share = percent(weights[row][column]);
-      tell.textContent =
-        column > row
-          ? `${tokens[row]} may not read ${tokens[column]}: it comes later`
-          : `${tokens[row]} reads ${tokens[column]}: ${share}`;
+    tell(row, column) {
+      const [reader, other] = [tokens[row], tokens[column]];
+      if (column > row) return `${reader} may not read ${other}: it comes later`;
+      return `${reader} reads ${other}: ${percent(weights[row][column])}`;
     },
   });
-  return [map.node, tell];
 }
 
 // ---- The KV cache
 
-function keyValueCache({ state, walk, values, page }) {
-  const { step, decoderLayer, decoderHead } = state;
-  const size = page.settings.d_model / page.settings.num_heads;
-  const kept = (name) => {
-    const rows = rowsOf(values[`decoder/layer_${decoderLayer}/self_attention/${name}`]);
-    const units = [decoderHead * size, (decoderHead + 1) * size];
-    return rows.slice(0, step + 1).map((row) => row.subarray(...units));
+function keyValueCache({ step, decoderLayer, decoderHead }, walk, page) {
+  const column = (last) => {
+    const name = `decoder/layer_${decoderLayer}/self_attention/${last}`;
+    const kept = rowsOf(walk.values[name]).slice(0, step + 1);
+    const rows = headOf(kept, decoderHead, page.settings.num_heads);
+    const label = `The ${last}s of ${step + 1} tokens, ${rows[0].length} numbers each`;
+    const onOpen = () => page.open({ name, row: step });
+    const map = heatmap(rows, { label, className: "cache", onOpen });
+    return element("div", { style: `--rows: ${step + 1}` }, `${last}s`, map);
   };
-  const columns = ["key", "value"].map((name) => {
-    const label = `The ${name}s of ${step + 1} tokens, ${size} numbers each`;
-    const map = heatmap(kept(name), { label, className: "cache" });
-    map.style.height = `${20 * (step + 1)}px`;
-    const open = () =>
-      page.open({ name: `decoder/layer_${decoderLayer}/self_attention/${name}`, row: step });
-    const button = element(
-      "button",
-      { class: "open", "aria-label": `${label}: open`, onclick: open },
-      map,
-    );
-    return element("div", {}, element("div", { class: "title" }, `${name}s`), button);
-  });
-  const token = (text, place) =>
-    element("div", { class: place > step ? "later" : place === step ? "now" : null }, text);
-  const names = element("div", { class: "names" }, read(walk).map(token));
-  return [element("div", { class: "key-value" }, names, columns)];
+  const state = (place) => (place > step ? "later" : place === step && "now");
+  const name = (text, place) => element("div", { class: state(place) }, text);
+  const names = element("div", { class: "names" }, read(walk).map(name));
+  return element("div", { class: "key-value" }, names, column("key"), column("value"));
 }

@@ -2,17 +2,16 @@
 // that the reader can save.
 
 const SVG = "http://www.w3.org/2000/svg";
-const SVG_TAGS = ["svg", "g", "path", "line", "rect", "circle", "text", "tspan", "image"];
+const SVG_TAGS = ["svg", "g", "path", "line", "rect", "circle", "text", "image"];
 
 // An element of HTML or SVG. Attributes that are functions listen to an event ("onclick"),
-// and those that are null or false are left out. Texts among the children stay texts.
+// and those that are undefined or false are left out. Texts among the children stay texts.
 export function element(tag, attributes = {}, ...children) {
   const drawn = SVG_TAGS.includes(tag);
   const made = drawn ? document.createElementNS(SVG, tag) : document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
     if (typeof value === "function") made.addEventListener(name.slice(2), value);
-    else if (value !== null && value !== undefined && value !== false)
-      made.setAttribute(name, value === true ? "" : value);
+    else if (value !== undefined && value !== false) made.setAttribute(name, value);
   }
   made.append(...children.flat());
   return made;
@@ -41,62 +40,48 @@ const parts = (name) => {
 };
 const between = (from, to, share) => from.map((v, i) => Math.round(v + share * (to[i] - v)));
 
-// Blue for negative numbers, orange for positive ones: [red, green, blue] for a number
-// from −1 to 1.
-export function diverging() {
-  const [negative, zero, positive] = ["--negative", "--zero", "--positive"].map(parts);
-  return (share) => between(zero, share < 0 ? negative : positive, Math.min(1, Math.abs(share)));
-}
-
-// From the paper's colour to a full one, for a number from 0 to 1.
-export function sequential() {
-  const [none, full] = ["--none", "--full"].map(parts);
-  return (share) => between(none, full, Math.max(0, Math.min(1, share)));
-}
-
-export const css = ([red, green, blue]) => `rgb(${red} ${green} ${blue})`;
-
-// A background, and black or white for a text on it, whichever has more contrast.
-export function shaded(colour) {
-  const linear = colour.map((v) => (v / 255) ** 2.2);
-  const luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2];
-  return `background: ${css(colour)}; color: ${luminance > 0.18 ? "#000" : "#fff"}`;
-}
+// Blue for negative numbers, orange for positive ones; and how to paint shares.
+const NUMBERS = ["--negative", "--zero", "--positive"];
+export const SHARES = { scale: 1, palette: ["--none", "--none", "--full"] };
 
 export const largest = (values) => values.reduce((most, v) => Math.max(most, Math.abs(v)), 0);
 
-// Rows of numbers as colours, a pixel each; the style gives the size. `scale` is the
-// number that has the full colour. The label says what it is; where the mouse is, the
-// number is told. One canvas draws all: a page with many canvases is slow at each change.
+// Rows of numbers as colours, a pixel each, as the address of an image. `scale` is the
+// number that has the full colour; a mask hides what is not a number. One canvas draws
+// all: a page with many canvases is slow at each change.
 const canvas = document.createElement("canvas");
 
-export function heatmap(rows, { label, scale, colour = diverging(), className = "map" }) {
-  const [height, width] = [rows.length, rows[0]?.length ?? 0];
-  const map = element("img", { class: className, alt: label, draggable: "false" });
-  if (!width) return map;
-  const most = scale ?? Math.max(...rows.map(largest));
+function painted(rows, { scale, palette = NUMBERS }) {
+  const [height, width] = [rows.length, rows[0].length];
+  const most = scale ?? (Math.max(...rows.map(largest)) || 1);
+  const [negative, zero, positive, hidden] = [...palette, "--line"].map(parts);
   const pixels = new ImageData(width, height);
+  const paint = (v) => {
+    if (Number.isNaN(v)) return hidden;
+    return between(zero, v < 0 ? negative : positive, Math.min(1, Math.abs(v) / most));
+  };
   rows.forEach((row, y) =>
-    row.forEach((v, x) => pixels.data.set([...colour(v / (most || 1)), 255], 4 * (y * width + x))),
+    row.forEach((v, x) => pixels.data.set([...paint(v), 255], 4 * (y * width + x))),
   );
   Object.assign(canvas, { width, height });
   canvas.getContext("2d").putImageData(pixels, 0, 0);
-  map.src = canvas.toDataURL();
-  map.addEventListener("mousemove", ({ offsetX, offsetY }) => {
-    const place = (offset, size, count) => Math.min(count - 1, Math.floor((offset / size) * count));
-    const x = Math.max(0, place(offsetX, map.clientWidth, width));
-    const y = Math.max(0, place(offsetY, map.clientHeight, height));
-    map.title = `${height > 1 ? `row ${y + 1}, ` : ""}number ${x + 1}: ${number(rows[y][x])}`;
-  });
-  return map;
+  return canvas.toDataURL();
 }
 
-// A vector as a strip of colours. With `onOpen` it is a button that opens its details.
-export function strip(values, { label, scale, colour, onOpen }) {
-  const map = heatmap([values], { label, scale, colour, className: "strip" });
+// An image of numbers; the style gives its size. With `onOpen` it is a button that opens
+// its details.
+export function heatmap(rows, { label, className, onOpen, ...colours }) {
+  const src = painted(rows, colours);
+  const map = element("img", { class: className, alt: label, src, draggable: "false" });
   if (!onOpen) return map;
-  const name = `${label}: open`;
-  return element("button", { class: "strip", "aria-label": name, onclick: onOpen }, map);
+  return element("button", { "aria-label": `${label}: open`, onclick: onOpen }, map);
+}
+
+// A line of a table of strips: a name, a vector as a strip, which may open, and a note.
+export function line(label, values, { scale, note = "", onOpen } = {}) {
+  const strip = heatmap([values], { label, scale, className: "strip", onOpen });
+  const [name, told] = [element("span", {}, label), element("small", {}, note)];
+  return element("div", { class: "line" }, name, strip, told);
 }
 
 // ---- Tokens
@@ -105,19 +90,15 @@ export function strip(values, { label, scale, colour, onOpen }) {
 const SPECIAL = { "<pad>": "pad", "<unk>": "unknown", "<s>": "start", "</s>": "end" };
 export const spell = (token) => (SPECIAL[token] ? `⟨${SPECIAL[token]}⟩` : token);
 
-// Tokens in a row. `notes` are small texts under them, `shades` shares that colour them;
+// Tokens in a row. `notes` are small texts under them, `shades` shares that bars show;
 // `onPick` makes them buttons and gets the place of the one that the reader clicks;
 // `pickLabel` then says what a click does. `chosen` is marked.
-export function chips(
-  tokens,
-  { notes = [], shades, chosen, onPick, pickLabel, classes = [] } = {},
-) {
-  const colour = shades && sequential();
+export function chips(tokens, { notes = [], shades, chosen, onPick, pickLabel, classes = [] }) {
   const chip = (token, place) => {
     const shown = [element("span", {}, spell(token))];
     if (notes[place] !== undefined) shown.push(element("small", {}, notes[place]));
-    const attributes = { class: `chip ${classes[place] ?? ""}`, "data-place": place };
-    if (shades) attributes.style = shaded(colour(shades[place]));
+    const attributes = { class: `chip ${classes[place] ?? ""}` };
+    if (shades) attributes.style = `--share: ${shades[place]}`;
     if (!onPick) return element("span", attributes, shown);
     if (chosen !== undefined) attributes["aria-pressed"] = String(place === chosen);
     if (pickLabel) attributes.title = pickLabel(place);
@@ -129,7 +110,7 @@ export function chips(
 
 // ---- Controls: each is { node, set(value, …) }, made once, so that it keeps the focus
 
-export function slider({ label, min = 0, max = 0, step = 1, format = String, onInput }) {
+export function slider({ label, min = 0, max = 0, step = 1, onInput }) {
   const input = element("input", { type: "range", "aria-label": label, min, max, step });
   const output = element("output");
   const node = element("label", { class: "control" }, `${label} `, input, " ", output);
@@ -137,7 +118,7 @@ export function slider({ label, min = 0, max = 0, step = 1, format = String, onI
   const set = (value, most = max) => {
     input.max = most;
     input.value = value;
-    output.value = format(value);
+    output.value = value;
     input.setAttribute("aria-valuetext", output.value);
   };
   return { node, input, set };
@@ -158,9 +139,9 @@ export function checkbox({ label, onInput }) {
   return { node, input, set: (value) => (input.checked = value) };
 }
 
-// "Layer 1" to "Layer 12": options for `choice`.
-export const counted = (count, name = "") =>
-  Array.from({ length: count }, (_, i) => `${name} ${i + 1}`.trim());
+// A choice of a layer or a head.
+export const chooser = (label, count, onInput) =>
+  choice({ label, options: Array.from({ length: count }, (_, i) => i + 1), onInput });
 
 // ---- Pictures
 
@@ -172,94 +153,91 @@ export function picture(title, name, ...introduction) {
   const attributes = { class: "save", "aria-label": label, onclick: () => save(body, name) };
   const button = element("button", attributes, "Save as SVG");
   const caption = element("figcaption", {}, element("h3", {}, title), button);
-  return { node: element("figure", {}, caption, introduction, body), body };
+  const texts = introduction.map((one) => (one.nodeType ? one : element("p", {}, one)));
+  return { node: element("figure", {}, caption, texts, body), body };
 }
 
-// A matrix of shares, with tokens at its rows and columns. `value(row, column)` is a
-// share, or null for a cell that a mask hides. `onPoint(row, column)` follows the mouse
-// and the arrow keys; `onPick(row, column)` a click and the enter key; `chosen` has the
-// row and the column to mark (either may be missing).
-export function grid({ rows, columns, value, label, chosen = {}, onPoint, onPick, cell = 22 }) {
-  const longest = (texts) => Math.max(...texts.map((text) => [...text].length));
+const longest = (texts) => Math.max(0, ...texts.map((text) => [...text].length));
+
+// A matrix as colours, with a name at each row, and at each column if there are some.
+// `onPoint(row, column)` follows the mouse and the arrow keys; `onPick` a click and the
+// enter key. `chosen` has the row and the column to mark: one may be missing.
+export function grid({ values, rows = [], columns = [], cell = [22, 22], chosen, ...options }) {
   const [left, top] = [8 * longest(rows) + 10, 6 * longest(columns) + 18];
-  const [width, height] = [cell * columns.length, cell * rows.length];
-  const slant = 4 * longest(columns);
-  const size = { width: left + width + slant, height: top + height + 2 };
-  const svg = element("svg", {
-    ...size,
-    class: "grid",
-    tabindex: 0,
-    role: "img",
-    "aria-label": label,
-  });
-  const colour = sequential();
-  const box = (row, column, attributes) => {
-    const at = { x: left + column * cell, y: top + row * cell, width: cell, height: cell };
-    return element("rect", { ...at, ...attributes });
-  };
-  svg.append(element("rect", { x: left, y: top, width, height, class: "ground" }));
+  const [width, height] = [cell[0] * values[0].length, cell[1] * values.length];
+  const size = { width: left + width + 4 * longest(columns), height: top + height + 2 };
+  const about = { class: "grid", tabindex: 0, role: "img", "aria-label": options.label };
+  const place = { x: left, y: top, width, height };
+  const image = element("image", { ...place, href: painted(values, options), ...PIXELS });
+  const svg = element("svg", { ...size, ...about }, image);
+  svg.append(element("rect", { ...place, class: "ground" }));
   rows.forEach((text, row) => {
-    const at = { x: left - 6, y: top + (row + 0.68) * cell, "text-anchor": "end" };
-    svg.append(element("text", { ...at, class: row === chosen.row ? "chosen" : null }, text));
-    columns.forEach((_, column) => {
-      const share = value(row, column);
-      if (share === null) svg.append(box(row, column, { class: "masked" }));
-      else if (share > 0.004) svg.append(box(row, column, { fill: css(colour(share)) }));
-    });
+    const at = { x: left - 6, y: top + (row + 0.68) * cell[1], "text-anchor": "end" };
+    const style = `font-size: ${Math.min(13.6, cell[1])}px`;
+    svg.append(element("text", { ...at, style, class: row === chosen.row && "chosen" }, text));
   });
   columns.forEach((text, column) => {
-    const move = `translate(${left + (column + 0.6) * cell} ${top - 6}) rotate(-60)`;
-    const marked = column === chosen.column ? "chosen" : null;
-    svg.append(element("text", { transform: move, class: marked }, text));
+    const transform = `translate(${left + (column + 0.6) * cell[0]} ${top - 6}) rotate(-60)`;
+    svg.append(element("text", { transform, class: column === chosen.column && "chosen" }, text));
   });
-  const mark = element("rect", { class: "mark" });
-  svg.append(mark);
-  const point = { row: chosen.row ?? 0, column: chosen.column ?? 0 };
-  function set({ row, column }) {
-    const whole = { x: left, y: top, width, height };
-    if (row !== undefined) Object.assign(whole, { y: top + row * cell, height: cell });
-    if (column !== undefined) Object.assign(whole, { x: left + column * cell, width: cell });
-    for (const [name, at] of Object.entries(whole)) mark.setAttribute(name, at);
+  const marker = element("rect", { class: "mark" });
+  svg.append(marker);
+  function mark({ row, column }) {
+    const box = { ...place };
+    if (row !== undefined) Object.assign(box, { y: top + row * cell[1], height: cell[1] });
+    if (column !== undefined) Object.assign(box, { x: left + column * cell[0], width: cell[0] });
+    for (const [name, at] of Object.entries(box)) marker.setAttribute(name, at);
   }
-  set(chosen);
-  followPointer(svg, { left, top, cell, rows, columns }, point, { onPoint, onPick });
-  return { node: svg, mark: set };
+  mark(chosen);
+  const cellAt = ({ offsetX, offsetY }) => ({
+    row: Math.floor((offsetY - top) / cell[1]),
+    column: Math.floor((offsetX - left) / cell[0]),
+  });
+  follow(svg, { values, cellAt, point: { row: 0, column: 0, ...chosen }, ...options });
+  return { node: svg, mark };
 }
 
 const ARROWS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
 
 // Lets the mouse and the arrow keys move a point over a grid.
-function followPointer(svg, { left, top, cell, rows, columns }, point, { onPoint, onPick }) {
-  const move = (row, column) => {
-    if (row < 0 || column < 0 || row >= rows.length || column >= columns.length) return false;
+function follow(svg, { values, cellAt, point, onPoint, onPick }) {
+  const move = ({ row, column }) => {
+    if (values[row]?.[column] === undefined) return false;
     const moved = row !== point.row || column !== point.column;
     Object.assign(point, { row, column });
     if (moved) onPoint?.(row, column);
     return true;
   };
-  const at = ({ offsetX, offsetY }) =>
-    move(Math.floor((offsetY - top) / cell), Math.floor((offsetX - left) / cell));
-  svg.addEventListener("pointermove", at);
-  svg.addEventListener("click", (event) => at(event) && onPick?.(point.row, point.column));
+  svg.addEventListener("pointermove", (event) => move(cellAt(event)));
+  svg.addEventListener("click", (event) => {
+    if (move(cellAt(event))) onPick?.(point.row, point.column);
+  });
   svg.addEventListener("keydown", (event) => {
     if (event.key === "Enter") onPick?.(point.row, point.column);
     const step = ARROWS[event.key];
     if (!step) return;
     event.preventDefault();
-    move(point.row + step[0], point.column + step[1]);
+    move({ row: point.row + step[0], column: point.column + step[1] });
+    svg.querySelector(".mark").scrollIntoView({ block: "nearest", inline: "nearest" });
   });
+}
+
+// A grid with a text below it that says what `tell` says of the cell that the reader
+// points at.
+export function toldGrid({ tell, ...options }) {
+  const told = element("p", { class: "note", "aria-live": "polite" }, "\u00a0");
+  const onPoint = (row, column) => (told.textContent = tell(row, column));
+  return element("div", {}, grid({ ...options, onPoint }).node, told);
 }
 
 // Two columns of tokens, and lines from the chosen one at the left to those that it reads
 // at the right: the thicker, the more. `weights` are the shares of that token.
-export function links({ left, right, weights, chosen, label, onPick }) {
+export function links({ left, right, weights, chosen, label }) {
   const [row, gap] = [24, 150];
-  const widest = (texts) => 9 * Math.max(...texts.map((text) => [...text].length)) + 16;
-  const [from, to] = [widest(left), widest(left) + gap];
-  const size = {
-    width: to + widest(right) + 50,
-    height: row * Math.max(left.length, right.length) + 4,
-  };
+  const from = 9 * longest(left) + 16;
+  const to = from + gap;
+  const height = row * Math.max(left.length, right.length) + 4;
+  const size = { width: to + 9 * longest(right) + 66, height };
   const svg = element("svg", { ...size, class: "links", role: "img", "aria-label": label });
   const middle = (place) => (place + 0.5) * row;
   right.forEach((text, place) => {
@@ -269,58 +247,16 @@ export function links({ left, right, weights, chosen, label, onPick }) {
       const drawn = { "stroke-width": 1 + 9 * share, "stroke-opacity": 0.25 + 0.75 * share };
       svg.append(element("line", { ...ends, ...drawn }));
     }
+    const style = share > 0.2 && "chosen";
     const label = `${text}  ${share < 0.005 ? "" : percent(share)}`;
-    const size = share > 0.2 ? "chosen" : null;
-    svg.append(element("text", { x: to, y: middle(place) + 5, class: size }, label));
+    svg.append(element("text", { x: to, y: middle(place) + 5, class: style }, label));
   });
   left.forEach((text, place) => {
-    const style = place === chosen ? "chosen" : null;
+    const style = place === chosen && "chosen";
     const at = { x: from - 8, y: middle(place) + 5, "text-anchor": "end", class: style };
-    svg.append(element("text", { ...at, onclick: onPick && (() => onPick(place)) }, text));
+    svg.append(element("text", at, text));
   });
   return svg;
-}
-
-// Rows of numbers as colours, with a name before each row: { node, set(rows, …), mark }.
-// The reader points at a number with the mouse, a finger or the arrow keys.
-export function board({ label, onPick }) {
-  const names = element("div", { class: "names", "aria-hidden": "true" });
-  const cells = element("div", { class: "cells", tabindex: 0, role: "application" });
-  const marker = element("div", { class: "marker" });
-  cells.setAttribute("aria-label", label);
-  let [rows, at] = [[[]], [0, 0]];
-  const pick = (row, unit) => {
-    if (rows[row]?.[unit] !== undefined) onPick(row, unit);
-  };
-  cells.addEventListener("click", ({ clientX, clientY }) => {
-    const { left, top, width, height } = cells.getBoundingClientRect();
-    const place = (offset, size, count) => Math.floor((offset / size) * count);
-    const row = place(clientY - top, height, rows.length);
-    pick(row, place(clientX - left, width, rows[0].length));
-  });
-  cells.addEventListener("keydown", (event) => {
-    const step = ARROWS[event.key];
-    if (!step) return;
-    event.preventDefault();
-    pick(at[0] + step[0], at[1] + step[1]);
-  });
-  function set(shown, { labels = [], scale, colour }) {
-    rows = shown;
-    names.replaceChildren(...labels.map((text) => element("span", {}, text)));
-    cells.replaceChildren(heatmap(rows, { label, scale, colour }), marker);
-    cells.style.setProperty("--rows", rows.length);
-    cells.classList.toggle("many", rows.length > 30);
-  }
-  // A number, or a whole row.
-  function mark(row, unit) {
-    at = [row, unit ?? 0];
-    const share = (from, count) => ({ at: `${(100 * from) / count}%`, size: `${100 / count}%` });
-    const across = unit === undefined ? share(0, 1) : share(unit, rows[0].length);
-    const down = share(row, rows.length);
-    const box = { left: across.at, width: across.size, top: down.at, height: down.size };
-    Object.assign(marker.style, box);
-  }
-  return { node: element("div", { class: "board" }, names, cells), set, mark };
 }
 
 // ---- Saving
@@ -335,64 +271,49 @@ function save(box, name) {
   setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 }
 
+const PIXELS = { preserveAspectRatio: "none", style: "image-rendering: pixelated" };
+
 function asSvg(box) {
-  const frame = box.getBoundingClientRect();
+  const { left, top } = box.getBoundingClientRect();
+  const [x, y] = [left - box.scrollLeft, top - box.scrollTop];
   const [width, height] = [box.scrollWidth, box.scrollHeight];
-  const svg = element("svg", { width, height, viewBox: `0 0 ${width} ${height}` });
-  const place = (rect) => ({
-    x: rect.left - frame.left + box.scrollLeft,
-    y: rect.top - frame.top + box.scrollTop,
-    width: rect.width,
-    height: rect.height,
-  });
+  const svg = element("svg", { width, height, viewBox: `${x} ${y} ${width} ${height}` });
   const fill = getComputedStyle(document.body).backgroundColor;
-  svg.append(element("rect", { width, height, fill }));
+  svg.append(element("rect", { x, y, width, height, fill }));
   const copy = (node) => {
-    if (node.nodeType === Node.TEXT_NODE) return svg.append(...words(node, place));
-    if (node.nodeType !== Node.ELEMENT_NODE || !node.getClientRects().length) return;
-    const at = place(node.getBoundingClientRect());
-    if (node.tagName === "svg") svg.append(styled(node, at));
-    else if (node.tagName === "IMG") svg.append(asImage(node, at));
-    else {
-      svg.append(...ground(node, at));
-      node.childNodes.forEach(copy);
-    }
+    if (node.nodeType === Node.TEXT_NODE) return svg.append(...words(node));
+    if (!node.getClientRects().length) return;
+    const { x, y, width, height } = node.getBoundingClientRect();
+    const at = { x, y, width, height };
+    if (node.tagName === "svg") return svg.append(styled(node, at));
+    if (node.tagName === "IMG")
+      return svg.append(element("image", { ...at, href: node.src, ...PIXELS }));
+    svg.append(ground(node, at));
+    node.childNodes.forEach(copy);
   };
   box.childNodes.forEach(copy);
   return svg;
 }
 
 // Each word of a text at its own place, since a browser may break lines.
-function words(node, place) {
-  const { color, fontSize, fontFamily, fontWeight } = getComputedStyle(node.parentElement);
-  const style = { fill: color, "font-size": fontSize, "font-weight": fontWeight };
-  style["font-family"] = fontFamily;
+function words(node) {
+  const { color, font } = getComputedStyle(node.parentElement);
+  const style = `fill: ${color}; font: ${font}`;
   return [...node.data.matchAll(/\S+/g)].map(({ 0: word, index }) => {
     const range = new Range();
     range.setStart(node, index);
     range.setEnd(node, index + word.length);
-    const { x, y, height } = place(range.getBoundingClientRect());
-    return element("text", { x, y: y + 0.78 * height, ...style }, word);
+    const { x, y, height } = range.getBoundingClientRect();
+    return element("text", { x, y: y + 0.78 * height, style }, word);
   });
 }
 
 function ground(node, at) {
-  const style = getComputedStyle(node);
-  const line = parseFloat(style.borderTopWidth) > 0;
-  const empty = style.backgroundColor === "rgba(0, 0, 0, 0)";
-  if (empty && !line) return [];
-  const fill = empty ? "none" : style.backgroundColor;
-  const stroke = line ? style.borderTopColor : "none";
-  return [element("rect", { ...at, rx: parseFloat(style.borderRadius) || 0, fill, stroke })];
+  const { backgroundColor, borderRadius, borderTopColor, borderTopWidth } = getComputedStyle(node);
+  const fill = backgroundColor === "rgba(0, 0, 0, 0)" ? "none" : backgroundColor;
+  const line = { stroke: borderTopColor, "stroke-width": parseFloat(borderTopWidth) };
+  return element("rect", { ...at, rx: parseFloat(borderRadius) || 0, fill, ...line });
 }
-
-const asImage = ({ src }, at) =>
-  element("image", {
-    ...at,
-    href: src,
-    preserveAspectRatio: "none",
-    style: "image-rendering: pixelated",
-  });
 
 // A copy of a drawing that needs no style sheet.
 const STYLES = ["fill", "stroke", "stroke-width", "stroke-opacity", "stroke-dasharray", "opacity"];
@@ -424,12 +345,6 @@ export function formula(text) {
     return tag ? element(tag, {}, part.replace(/^.\(?|\)$/g, "")) : part;
   };
   return text.split(/([_^](?:\([^)]*\)|[\w.−]+))/).map(lowered);
-}
-
-// A line of a table of strips: a name, a strip, which may open, and a note.
-export function line(label, values, { scale, note = "", onOpen } = {}) {
-  const row = strip(values, { label, scale, onOpen });
-  return element("div", { class: "line" }, element("span", {}, label), row, element("small", {}, note));
 }
 
 // Twice the usual size of a vector's numbers: what has the full colour.

@@ -24,35 +24,14 @@ export class Matrix {
     return result;
   }
 
-  // The sum of the rows, each times its number in x: (rows, depth), for x (rows, units).
-  // A number that is 0 costs nothing.
-  sumOfRows(x) {
-    return x.map((numbers) => {
-      const sum = new Float32Array(this.shape[1]);
-      let waiting = []; // four rows at once need fewer reads of the sum
-      for (let unit = 0; unit < numbers.length; unit++) {
-        if (numbers[unit] !== 0) waiting.push(unit);
-        if (waiting.length < 4) continue;
-        addFour(sum, numbers, waiting, this);
-        waiting = [];
-      }
-      for (const unit of waiting) {
-        const row = this.row(unit);
-        for (let i = 0; i < sum.length; i++) sum[i] += numbers[unit] * row[i];
-      }
-      return sum;
-    });
-  }
-
   // Each row rounded to 2 ** bits - 1 levels around 0.
   rounded(bits) {
     const rounded = new Matrix(this.shape, this.data.slice());
     for (let number = 0; number < this.shape[0]; number++) {
       const row = rounded.row(number);
-      let largest = 0;
-      for (let i = 0; i < row.length; i++) largest = Math.max(largest, Math.abs(row[i]));
+      const largest = row.reduce((most, v) => Math.max(most, Math.abs(v)), 0);
       const step = largest / (2 ** (bits - 1) - 1) || 1;
-      for (let i = 0; i < row.length; i++) row[i] = Math.round(row[i] / step) * step;
+      row.set(row.map((v) => Math.round(v / step) * step));
     }
     return rounded;
   }
@@ -116,11 +95,18 @@ function timesTwo({ shape: [units, depth], data }, x, z, xs, zs) {
   }
 }
 
-function addFour(sum, numbers, units, { shape: [, depth], data }) {
-  const [na, nb, nc, nd] = units.map((unit) => numbers[unit]);
-  const [a, b, c, d] = units.map((unit) => unit * depth);
-  for (let i = 0; i < depth; i++)
-    sum[i] += na * data[a + i] + nb * data[b + i] + nc * data[c + i] + nd * data[d + i];
+// A matrix as its rows; of several heads (heads, rows, units), those of one.
+export function rowsOf({ shape, data }, head = 0) {
+  const [units, rows] = [shape.at(-1), shape.at(-2) ?? 1];
+  const first = shape.length === 3 ? head * rows : 0;
+  const from = (row) => (first + row) * units;
+  return Array.from({ length: rows }, (_, row) => data.subarray(from(row), from(row) + units));
+}
+
+// The units of one of `count` heads, in rows that have all heads side by side.
+export function headOf(rows, head, count) {
+  const size = rows[0].length / count;
+  return rows.map((row) => row.subarray(head * size, (head + 1) * size));
 }
 
 export function dot(a, b) {
@@ -140,7 +126,7 @@ export function weightedSum(weights, rows) {
   return sum;
 }
 
-// The weights that packing.py packs, as a tree of the names in Python:
+// The weights that __init__.py packs, as a tree of the names in Python:
 // encoder/layer_0/ffn/hidden/kernel is weights.encoder.layers[0].ffn.hidden.kernel.
 // Matrices are float16 in the buffer; `bits` rounds them further.
 export function readWeights(manifest, buffer, bits = null) {

@@ -130,9 +130,7 @@ function FeedForward(model, weights, x) {
   const activate = swish ? (v) => v / (1 + Math.exp(-v)) : (v) => Math.max(0, v);
   return AddAndNorm(model, weights, x, (y) => {
     const hidden = Projection(y, weights.hidden).map((row) => row.map(activate)); // (length, dff)
-    // Each hidden unit that fires adds its row of W2; most are 0.
-    const { kernel, bias } = weights.output;
-    const output = addBias(kernel.sumOfRows(hidden), bias); // (length, d_model)
+    const output = Projection(hidden, weights.output); // (length, d_model)
     model.note?.(weights.path, { hidden, output });
     return output;
   });
@@ -147,9 +145,7 @@ function AddAndNorm(model, weights, x, sublayer) {
   const y = sublayer(input); // (length, d_model)
   const sum = model.switches.residual ? add(x, y) : y; // (length, d_model)
   const result = pre ? sum : normalize(sum); // (length, d_model)
-  const [before, after] = pre ? [x, input] : [sum, result]; // around the layer norm
   model.note?.(weights.path, { x, input, sum, result });
-  model.note?.(weights.path, { before: before.map(moments), after: after.map(moments) });
   return result;
 }
 
@@ -160,10 +156,10 @@ function LayerNorm(model, { gamma, beta }, row) {
 }
 
 // The mean and the standard deviation of a row.
-function moments(row) {
+export function moments(row) {
   const mean = row.reduce((sum, v) => sum + v, 0) / row.length;
   const variance = row.reduce((sum, v) => sum + (v - mean) ** 2, 0) / row.length;
-  return Float32Array.of(mean, Math.sqrt(variance + EPSILON));
+  return [mean, Math.sqrt(variance + EPSILON)];
 }
 
 function EncoderLayer(model, weights, x, visible) {
@@ -268,20 +264,30 @@ export class Transformer {
 
   // Beam search over one sentence, as decoding/beam.py does it; one beam is greedy.
   // Returns the finished hypotheses, best first, and for each step its candidates: kept,
-  // finished or dropped.
-  beamSearch(source, { beams = 4, nBest = 1, lengthPenalty = null } = {}) {
-    const alpha = lengthPenalty; // GNMT's (Wu et al. 2016); null ranks by the mean
+  // finished or dropped; `onStep` gets the steps while they grow. `known` has what earlier
+  // searches of this sentence have computed.
+  beamSearch(source, { beams = 4, nBest = 1, lengthPenalty, onStep, known = new Map() }) {
+    const alpha = lengthPenalty ?? null; // GNMT's (Wu et al. 2016); null ranks by the mean
     const rank = (total, length) => total / (alpha === null ? length : ((5 + length) / 6) ** alpha);
-    const encoded = this.encode(source);
+    const recall = (key, compute) => {
+      if (!known.has(key)) known.set(key, compute());
+      return known.get(key);
+    };
+    const encoded = recall("source", () => this.encode(source));
+    const copied = ({ key, value }) => ({ key: [...key], value: [...value] });
+    const advance = ({ ids, cache }) => {
+      const longer = cache.map(copied);
+      return { logits: this.decodeStep(ids, encoded, longer), cache: longer };
+    };
     const limit = this.lengthLimit(source);
     let going = [{ ids: [START_ID], total: 0, cache: this.emptyCache() }];
-    let finished = limit ? [] : [{ ids: [], score: 0, rank: 0 }];
+    let finished = limit ? [] : [{ ids: [], total: 0, score: 0, rank: 0 }];
     let greedy = true; // whether the first hypothesis is greedy decoding's
     const steps = [];
     for (let length = 1; length <= limit; length++) {
-      const all = going.flatMap((hypothesis, parent) => {
-        const logits = this.decodeStep(hypothesis.ids, encoded, hypothesis.cache);
-        const before = hypothesis.total - logSumExp(logits);
+      const next = going.map((one) => recall(one.ids.join(), () => advance(one)));
+      const all = next.flatMap(({ logits }, parent) => {
+        const before = going[parent].total - logSumExp(logits);
         const continued = (id) => ({ parent, id, total: before + logits[id], state: "dropped" });
         return likeliest(logits, 2 * beams).map(continued);
       });
@@ -295,17 +301,17 @@ export class Transformer {
         candidate.state = "finished";
         const { total } = candidate;
         const ids = extended(candidate).slice(1);
-        finished.push({ ids, score: total / length, rank: rank(total, length) });
+        finished.push({ ids, total, score: total / length, rank: rank(total, length) });
       }
       finished = finished.sort((a, b) => b.rank - a.rank).slice(0, beams);
       const kept = candidates.filter(({ id }) => id !== END_ID).slice(0, beams);
-      const copied = ({ key, value }) => ({ key: [...key], value: [...value] });
       going = kept.map((candidate, place) => {
         if (length < limit) Object.assign(candidate, { state: "kept", place });
-        const cache = going[candidate.parent].cache.map(copied);
+        const { cache } = next[candidate.parent];
         return { ids: extended(candidate), total: candidate.total, cache };
       });
       steps.push(candidates);
+      onStep?.(steps);
       // Log-probabilities only fall; so no hypothesis can end above this bound.
       const bound = rank(Math.max(...going.map(({ total }) => total)), limit);
       const decided = beams === 1 || bound <= finished[nBest - 1]?.rank;
@@ -317,15 +323,12 @@ export class Transformer {
 
 // x W + b for each row: (rows, units). The kernel is W with a row for each unit.
 function Projection(x, { kernel, bias }) {
-  return addBias(kernel.times(x), bias);
-}
-
-function addBias(x, bias) {
-  return bias ? x.map((row) => row.map((v, unit) => v + bias[unit])) : x;
+  const product = kernel.times(x);
+  return bias ? product.map((row) => row.map((v, unit) => v + bias[unit])) : product;
 }
 
 // Shares that sum to 1; what is not visible has none, and if nothing is, all are 0.
-export function softmax(scores, temperature = 1, visible = null) {
+function softmax(scores, temperature = 1, visible = null) {
   const seen = visible ? scores.map((v, i) => (visible(i) ? v : -Infinity)) : scores;
   const most = largest(seen); // subtracted, so that no power overflows
   const shares = new Float32Array(scores.length);

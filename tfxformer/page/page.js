@@ -14,7 +14,8 @@
 //   count from 0 here, and from 1 in the address and for the reader.
 // - `walk` is the translation of the sentence that the reader walks through: one of
 //   `parts` in worker.js's `translate`. With `state.forced`, it begins with these ids.
-// - `page.settings` has the model's settings, `page.name` its name.
+//   `walk.values` are all its values, as of worker.js's `inspect`.
+// - `page.settings` has the model's settings, and `decoderLayers`.
 // - `page.open({ name, row, unit, head })` opens a value by its name in worker.js; the row is
 //   a token of the source, or a step of the decoder.
 // - `latest` in client.js makes requests that follow a slider.
@@ -44,7 +45,7 @@ const INITIAL = {
   forced: [], // ids that the reader chose for the beginning of its translation
   token: 0, // of the source, in the sections on embedding and encoder
   position: 0, // that the reader drags
-  layer: 0, // of the encoder
+  layer: 2, // of the encoder: the first head there reads the next token
   head: 0,
   step: 0, // of the decoder
   decoderLayer: 0,
@@ -70,7 +71,6 @@ let state = { ...INITIAL };
 let walk = null;
 let parts = []; // of the text: its sentences, translated or not yet
 let stop = new AbortController();
-const known = new Map(); // translations of sentences
 
 const same = (a, b) => JSON.stringify(a) === JSON.stringify(b);
 
@@ -136,25 +136,22 @@ function update(changes) {
 }
 
 function withinLimits(state) {
-  const { num_layers, num_decoder_layers, num_heads, max_length, target_vocab_size } =
-    page.settings;
-  const most = {
-    layer: num_layers - 1,
-    head: num_heads - 1,
-    decoderLayer: (num_decoder_layers ?? num_layers) - 1,
-    decoderHead: num_heads - 1,
-    position: max_length - 1,
-    beams: 5,
-    penalty: 2,
+  const { num_layers, decoderLayers, num_heads, max_length, target_vocab_size } = page.settings;
+  const counts = {
+    layer: num_layers,
+    head: num_heads,
+    decoderLayer: decoderLayers,
+    decoderHead: num_heads,
+    position: max_length,
+    part: parts.length || Infinity,
+    token: walk?.source.length ?? Infinity,
+    step: walk?.steps.length ?? Infinity,
   };
-  if (parts.length) most.part = parts.length - 1;
-  if (walk) Object.assign(most, { token: walk.source.length - 1, step: walk.steps.length - 1 });
   const limited = { ...state };
-  for (const [name, limit] of Object.entries(most)) {
-    const least = name === "beams" ? 1 : 0;
-    const value = name === "penalty" ? state[name] : Math.round(state[name]);
-    if (value !== null) limited[name] = Math.max(least, Math.min(limit, value));
-  }
+  const within = (value, least, most) => Math.max(least, Math.min(most, Math.round(value)));
+  for (const [name, count] of Object.entries(counts))
+    limited[name] = within(state[name], 0, count - 1);
+  limited.beams = within(state.beams, 1, 5);
   limited.forced = state.forced.filter((id) => id > 2 && id < target_vocab_size);
   return limited;
 }
@@ -169,30 +166,31 @@ function open(detail) {
 function refresh(concerns = () => true) {
   for (const view of Object.values(views)) {
     view.stale ||= concerns(view);
-    if (view.near) showOne(view);
+    showOne(view);
   }
 }
 
 function showOne(view) {
-  if (!view.stale || !walk) return;
+  if (!view.stale || !view.near || !walk) return;
   view.stale = false;
   view.section.classList.add("shown");
-  view.show?.(state, walk);
+  view.show(state, walk);
 }
 
-function mount() {
+async function mount() {
   const observer = new IntersectionObserver(
     (entries) => {
       for (const { target, isIntersecting } of entries) {
         views[target.id].near = isIntersecting;
-        if (isIntersecting) showOne(views[target.id]);
+        showOne(views[target.id]);
       }
     },
     { rootMargin: "300px" },
   );
   for (const [id, mountView] of Object.entries(MOUNTS)) {
     const section = document.getElementById(id);
-    views[id] = { uses: [], section, stale: true, near: false, ...mountView(section, page) };
+    const view = await mountView(section, page);
+    views[id] = { section, stale: true, near: false, ...view };
     observer.observe(section);
   }
   const dark = matchMedia("(prefers-color-scheme: dark)");
@@ -212,9 +210,8 @@ async function translate() {
     if (!parts.length) walkThrough(null);
     for (const [place, part] of parts.entries()) {
       const forced = place === state.part ? state.forced : [];
-      Object.assign(part, await translated(part, forced, signal));
-      views.type.grow(place);
-      if (place === state.part) walkThrough(part.steps.length ? part : null);
+      if (!part.ids || !same(part.forced, forced)) await translatePart(part, forced, signal);
+      if (place === state.part) await walkThrough(part.steps.length ? part : null, signal);
     }
     status.textContent = "";
   } catch (error) {
@@ -230,35 +227,35 @@ async function translate() {
 async function cut(signal) {
   const found = await tfxformer.tokenize({ text: state.text });
   if (signal.aborted) return;
-  parts = found.parts.map(({ space, text, ids, tokens }) => ({
-    space,
-    text,
-    source: ids,
-    sourceTokens: tokens,
-  }));
+  parts = found.parts;
   state = withinLimits(state);
   views.type.begin(parts, found.space, state);
 }
 
-async function translated(part, forced, signal) {
-  const key = JSON.stringify([part.source, forced]);
-  if (!known.has(key)) {
-    const steps = [];
-    const onEvent = ({ step, translation }) => {
-      if (signal.aborted) return;
-      steps.push(step);
-      Object.assign(part, { steps, translation });
-      views.type.grow(parts.indexOf(part));
-    };
-    const options = { source: part.source, forced, signal, onEvent };
-    const found = await tfxformer.translate("", options);
-    if (known.size > 100) known.clear();
-    known.set(key, found.parts[0]);
-  }
-  return { ...known.get(key), text: part.text };
+async function translatePart(part, forced, signal) {
+  const show = (changes) => {
+    Object.assign(part, changes);
+    views.type.grow(parts.indexOf(part));
+  };
+  const steps = [];
+  show({ forced, steps, ids: null });
+  const onEvent = ({ step, translation }) => {
+    if (signal.aborted) return;
+    steps.push(step);
+    show({ translation });
+  };
+  const found = await tfxformer.translate("", { source: part.source, forced, signal, onEvent });
+  show({ ...found.parts[0], text: part.text });
 }
 
-function walkThrough(part) {
+// Shows a translated part, or that there is none.
+async function walkThrough(part, signal) {
+  if (part) {
+    const { source, ids } = part;
+    const request = { source, target: ids.slice(0, -1), names: ["encoder", "decoder"] };
+    part = { ...part, values: await tfxformer.inspect(request) };
+    if (signal.aborted) return;
+  }
   walk = part;
   main.classList.toggle("waiting", !walk);
   if (walk) state = withinLimits(state);
@@ -266,21 +263,22 @@ function walkThrough(part) {
 }
 
 // The model in a sentence.
-function about(name, { num_layers, num_decoder_layers, num_heads, d_model, target_vocab_size }) {
+function about(name, settings) {
+  const { num_layers, decoderLayers, num_heads, d_model, target_vocab_size } = settings;
   const layers = (count) => `${count} layer${count > 1 ? "s" : ""}`;
-  const decoder = layers(num_decoder_layers ?? num_layers);
   return (
-    `The model “${name}” has an encoder of ${layers(num_layers)} and a decoder of ${decoder}, ` +
-    `each layer with ${num_heads} heads. It holds each token as ${d_model} numbers, and can write ` +
-    `${target_vocab_size.toLocaleString("en")} different tokens.`
+    `The model “${name}” has an encoder of ${layers(num_layers)} and a decoder of ` +
+    `${layers(decoderLayers)}, each layer with ${num_heads} heads. It holds each token as ` +
+    `${d_model} numbers, and can write ${target_vocab_size.toLocaleString("en")} different tokens.`
   );
 }
 
 async function start() {
   const { name, settings } = await tfxformer.ready;
-  Object.assign(page, { name, settings });
-  document.getElementById("about").textContent = about(name, settings);
-  mount();
+  const decoderLayers = settings.num_decoder_layers ?? settings.num_layers;
+  page.settings = { ...settings, decoderLayers };
+  document.getElementById("about").textContent = about(name, page.settings);
+  await mount();
   state = withinLimits({ ...INITIAL, ...read(location.href) });
   addEventListener("hashchange", ({ newURL }) => update(read(newURL)));
   await translate();

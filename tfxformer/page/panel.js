@@ -1,10 +1,12 @@
 // The panel that opens a value of the model: its numbers, its formula with these numbers
 // filled in, and where the Python package and the notebooks have it.
 
-import { board, choice, counted, element, formula, sequential, spell } from "./drawing.js";
+import { chooser, element, formula, grid, refill, SHARES, spell } from "./drawing.js";
 import { describe } from "./catalogue.js";
+import { rowsOf } from "./matrix.js";
 
-const WIDTH = 200; // of a single row with thousands of numbers, cut into shorter ones
+const WIDTH = 200; // of the row of logits, cut into shorter ones
+const ROOM = 800; // pixels for the columns
 
 export function makePanel(page) {
   const heading = element("h2", { id: "panel-title" });
@@ -16,44 +18,31 @@ export function makePanel(page) {
   node.addEventListener("click", (event) => event.target === node && node.close());
   let newest = 0;
 
-  async function open({ name, row = 0, unit, head = 0 }, walk) {
+  async function open({ name, row = 0, unit = 0, head = 0 }, walk) {
     const mine = ++newest;
-    const about = describe(name, page.settings);
+    const [folder, last] = name.split(/\/(?=[^/]*$)/);
+    const about = describe(folder, page.settings)[last];
     heading.replaceChildren(...formula(about.title));
     content.replaceChildren(element("p", {}, `In the model: ${about.location}.`));
     if (!node.open) node.showModal();
-    const values = await valuesOf(page.tfxformer, { name, about, row, walk });
-    const weights = await page.tfxformer.weights({ names: about.weights.flatMap(both(about)) });
+    const { source, ids } = walk;
+    const request = { source, target: ids.slice(0, row), names: ["output"] };
+    const logits = folder === "output" ? await page.tfxformer.inspect(request) : {};
+    const weights = await page.tfxformer.weights({ names: about.weights });
     if (mine !== newest) return;
-    const known = { name, about, values, weights, walk, step: row };
+    const known = { name, about, values: { ...walk.values, ...logits }, weights, walk, step: row };
     content.append(shape(known), element("p", { class: "formula" }, formula(about.formula)));
     content.append(...numbers(known, { row, unit, head }), whereabouts(about));
   }
   return { node, open };
 }
 
-// The names of a weight: inside the value's own part of the model, and whole.
-const both =
-  ({ folder }) =>
-  (name) => [`${folder}/${name}`, name];
-
-// The value, those beside it, and what the stacks give. The decoder's are those of all
-// its steps at once; only the logits are those of one step.
-function valuesOf(tfxformer, { name, about, row, walk }) {
-  const { folder, stack } = about;
-  const beside = folder === stack ? [] : [`${folder}/`];
-  const names = [name, ...beside, `${stack}/stream`, "encoder/output", "decoder/output"];
-  const step = stack === "output" ? row : undefined;
-  return tfxformer.inspect({ source: walk.source, target: walk.ids.slice(0, -1), step, names });
-}
-
 function shape({ values, name }) {
   const { shape } = values[name];
   const [units, rows, heads] = [...shape].reverse();
-  const texts = [`${shape.join(" × ")}: `];
-  if (heads) texts.push(`for each of ${heads} heads, `);
-  texts.push(rows ? `${rows} rows of ${units} numbers` : "a number for each token of the table");
-  return element("p", {}, "Shape: ", texts.join(""), ".");
+  const ofHeads = heads ? `for each of ${heads} heads, ` : "";
+  const text = rows ? `${rows} rows of ${units} numbers` : "a number for each token of the table";
+  return element("p", {}, `Shape: ${shape.join(" × ")}: ${ofHeads}${text}.`);
 }
 
 function whereabouts({ where: [python, notebook, section] }) {
@@ -62,69 +51,59 @@ function whereabouts({ where: [python, notebook, section] }) {
   return element("p", { class: "where" }, "In Python: ", code(python), ".", notebooks);
 }
 
-// ---- Its numbers, of which the reader picks one
-
+// Its numbers, of which the reader picks one.
 function numbers(known, { row, unit, head }) {
   const { name, values, walk, step } = known;
-  const { shape } = values[name];
-  const wrapped = shape.length === 1;
-  const line = element("p", { class: "filled", "aria-live": "polite" });
-  const cells = board({
-    label: "The numbers. The arrow keys move.",
-    onPick: (row, unit) => show(wrapped ? { unit: row * WIDTH + unit } : { row, unit }),
-  });
-  let at = wrapped ? { row: 0, unit: unit ?? walk.ids[step] } : { row, unit: unit ?? 0, head };
-  function show(changes) {
-    at = { ...at, ...changes };
-    at.unit = Math.min(at.unit, shape.at(-1) - 1);
-    const place = wrapped ? [Math.floor(at.unit / WIDTH), at.unit % WIDTH] : [at.row, at.unit];
-    cells.mark(...place);
-    const filled = formula(known.about.fill(reader(known, at)));
-    line.replaceChildren(element("b", {}, `${naming(known, at)}: `), ...filled);
-  }
+  const { shape, data } = values[name];
+  const wrapped = shape.length === 1; // the logits
+  const filled = element("p", { class: "filled", "aria-live": "polite" });
+  const box = element("div", { class: "box" });
+  const within = (place, axis) => Math.min(place, shape.at(axis) - 1);
+  let at = wrapped
+    ? { row: step, unit: unit || walk.ids[step] }
+    : { row: within(row, -2), unit: within(unit, -1), head };
   function draw(changes) {
     at = { ...at, ...changes };
-    const rows = rowsOf(values[name], at.head);
-    const labels = wrapped ? [] : rowTokens(known).map(spell);
-    const shares = name.endsWith("/weights") && { scale: 1, colour: sequential() };
-    cells.set(wrapped ? cut(rows[0]) : rows, { labels, ...shares });
-    show({});
+    const whole = { shape: [Math.ceil(data.length / WIDTH), WIDTH], data };
+    const rows = wrapped ? rowsOf(whole) : rowsOf(values[name], at.head);
+    const [width, height] = [ROOM / rows[0].length, rows.length > 30 ? 12 : 22];
+    const cells = grid({
+      values: rows,
+      rows: wrapped ? [] : rowTokens(known).map(spell),
+      cell: [Math.max(1, Math.min(22, width)), height],
+      label: "The numbers. The arrow keys move.",
+      chosen: wrapped ? cellOf(at.unit) : { row: at.row, column: at.unit },
+      ...(name.endsWith("/weights") && SHARES),
+      onPoint(row, column) {
+        if (wrapped) at.unit = row * WIDTH + column;
+        else Object.assign(at, { row, unit: column });
+        cells.mark({ row, column });
+        tell();
+      },
+    });
+    refill(box, cells.node);
+    tell();
   }
-  const heads = choice({
-    label: "Head",
-    options: counted(shape[0]),
-    onInput: (head) => draw({ head }),
-  });
+  function tell() {
+    const text = formula(known.about.fill(reader(known, at)));
+    filled.replaceChildren(element("b", {}, `${naming(known, at)}: `), ...text);
+  }
+  const heads = chooser("Head", shape[0], (head) => draw({ head }));
   heads.set(head);
   draw();
-  return [...(shape.length === 3 ? [heads.node] : []), line, cells.node];
+  return [...(shape.length === 3 ? [heads.node] : []), filled, box];
 }
 
-function cut(values) {
-  const count = Math.ceil(values.length / WIDTH);
-  return Array.from({ length: count }, (_, i) => values.subarray(i * WIDTH, (i + 1) * WIDTH));
-}
-
-// A matrix as its rows; of several heads, those of one.
-export function rowsOf({ shape, data }, head = 0) {
-  const [units, rows] = [shape.at(-1), shape.at(-2) ?? 1];
-  const first = shape.length === 3 ? head * rows : 0;
-  const from = (row) => (first + row) * units;
-  return Array.from({ length: rows }, (_, row) => data.subarray(from(row), from(row) + units));
-}
-
-const SPLIT = ["scores", "weights"]; // of heads, and with tokens as columns
+const cellOf = (unit) => ({ row: Math.floor(unit / WIDTH), column: unit % WIDTH });
 
 // What a rule of the catalogue fills in.
-function reader({ name, about, values, weights, step }, at) {
-  const find = (from, last) => from[`${about.folder}/${last}`] ?? from[last];
+function reader({ name, about, values, weights }, at) {
   const rowOf = (last, row = at.row, head = at.head) => {
-    const rows = rowsOf(find(values, last), head);
+    const rows = rowsOf(values[`${about.folder}/${last}`] ?? values[last], head);
     return rows[Math.min(row, rows.length - 1)];
   };
-  const weightRow = (last, unit) => rowsOf(find(weights, last))[unit];
-  const weight = (last) => find(weights, last)?.data;
-  return { ...at, value: rowsOf(values[name], at.head)[at.row][at.unit], rowOf, weight, weightRow };
+  const weight = (name, row = 0) => weights[name] && rowsOf(weights[name])[row];
+  return { ...at, rowOf, weight, value: rowOf(name)[at.unit] };
 }
 
 const shifted = ({ tokens }) => ["<s>", ...tokens.slice(0, -1)];
@@ -142,7 +121,7 @@ function naming(known, { row, unit }) {
     return candidate ? spell(candidate.token) : `The token with id ${unit}`;
   }
   const token = spell(rowTokens(known)[row]);
-  if (!SPLIT.includes(name.split("/").at(-1))) return `${token}, number ${unit + 1}`;
+  if (!/(scores|weights)$/.test(name)) return `${token}, number ${unit + 1}`;
   const columns = about.cross || about.stack === "encoder" ? walk.sourceTokens : shifted(walk);
   return `${token} reads ${spell(columns[unit])}`;
 }

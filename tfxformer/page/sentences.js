@@ -12,7 +12,8 @@ const GOING_ON = STOPS + CLOSERS + ",;:%"; // characters that never begin a sent
 
 // White space and line breaks, as Python knows them.
 const SPACE = "\\t-\\r\\x1c-\\x20\\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000";
-const LINE = /(?:\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029])/u;
+const BREAK = "\\n\\r\\v\\f\\x1c-\\x1e\\x85\\u2028\\u2029";
+const LINES = new RegExp(`[^${BREAK}]*(?:\\r\\n|[${BREAK}])|[^${BREAK}]+$`, "gu");
 
 const escape = (characters) => characters.replace(/[\\\]\[^$.*+?(){}|/-]/g, "\\$&");
 const LETTER = "[\\p{L}\\p{Nl}\\p{No}]";
@@ -54,7 +55,7 @@ const strip = (text, class_) => stripEnd(stripStart(text, class_), class_);
 export function splitSentences(text) {
   const pieces = [];
   let end = 0;
-  for (const line of linesOf(text)) {
+  for (const line of text.match(LINES) ?? []) {
     const starts = sentenceStarts(line);
     starts.forEach((start, i) => {
       const sentence = strip(line.slice(start, starts[i + 1]), SPACE);
@@ -84,17 +85,6 @@ export function partsOf(text, count, limit) {
   }
   // Sentences without white space between them, as in Chinese, get a space.
   return parts.map((part, i) => (i % 2 || i === 0 || i === parts.length - 1 ? part : part || " "));
-}
-
-function linesOf(text) {
-  const lines = [];
-  while (text) {
-    const found = LINE.exec(text);
-    const end = found ? found.index + found[0].length : text.length;
-    lines.push(text.slice(0, end));
-    text = text.slice(end);
-  }
-  return lines;
 }
 
 // Where the sentences of a line start; the first at 0.

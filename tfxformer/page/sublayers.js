@@ -2,16 +2,17 @@
 // hidden units of its feed-forward network; and the token from layer to layer.
 
 import { element, heatmap, length, line, number, percent } from "./drawing.js";
-import { picture, refill, sequential, usual } from "./drawing.js";
-import { rowsOf } from "./panel.js";
+import { picture, refill, SHARES, usual } from "./drawing.js";
+import { rowsOf } from "./matrix.js";
+import { moments } from "./model.js";
 
 const WIDTH = 64; // hidden units in a row of their picture
 
 const STEPS =
-  "The results of all heads stand side by side, and the output matrix mixes them into one row. " +
-  "Around the heads and around the feed-forward network, the layer does the same: it adds their " +
-  "output to what came in (a residual connection), and it normalises. Normalisation gives each " +
-  "row about the same mean and deviation (how far the numbers are from the mean).";
+  "The layer puts the results of all heads side by side, and the output matrix mixes them into " +
+  "one row. Then the feed-forward network works on each token alone. Around both, the layer adds " +
+  "the output to what came in (a residual connection), and it normalises: it gives each row about " +
+  "the same mean and deviation (how far the numbers are from the mean).";
 const HIDDEN =
   "Each hidden unit looks for a pattern in the token’s row. If it finds the pattern, it fires: " +
   "it adds a row of its own to the output.";
@@ -19,38 +20,25 @@ const STREAM =
   "Each layer adds to the row of the layer before: the residual stream. The numbers say how " +
   "long the change is, compared with the row. Section 6 shows what happens without a layer.";
 
-// The values of a layer in the order of their computation, by where the layer norm is; with
-// the mean and the deviation before and after it.
-const ATTENDED = [
+// The values of a layer in the order of their computation; some only where the layer norm
+// comes before the part, or after it.
+const ORDER = [
+  ["self_attention/x", "comes in"],
+  ["self_attention/input", "normalised", "pre"],
   ["self_attention/concatenation", "all heads, side by side"],
   ["self_attention/output", "× the output matrix"],
+  ["self_attention/sum", "added to what came in"],
+  ["self_attention/result", "normalised", "post"],
+  ["ffn/input", "normalised", "pre"],
+  ["ffn/output", "feed-forward network"],
+  ["ffn/sum", "added to what came in"],
+  ["ffn/result", "normalised", "post"],
 ];
-const ORDER = {
-  pre: [
-    ["self_attention/x", "comes in", "self_attention/before"],
-    ["self_attention/input", "normalised", "self_attention/after"],
-    ...ATTENDED,
-    ["self_attention/sum", "added to what came in", "ffn/before"],
-    ["ffn/input", "normalised", "ffn/after"],
-    ["ffn/output", "feed-forward network"],
-    ["ffn/sum", "added: goes out"],
-  ],
-  post: [
-    ["self_attention/x", "comes in"],
-    ...ATTENDED,
-    ["self_attention/sum", "added to what came in", "self_attention/before"],
-    ["self_attention/result", "normalised", "self_attention/after"],
-    ["ffn/output", "feed-forward network"],
-    ["ffn/sum", "added", "ffn/before"],
-    ["ffn/result", "normalised: goes out", "ffn/after"],
-  ],
-};
 
 export function makeSublayers() {
-  const made = (title, name, text) => picture(title, name, element("p", {}, text));
-  const steps = made("What does the layer make of the token, step by step?", "layer", STEPS);
-  const hidden = made("Which hidden units of the feed-forward network fire?", "hidden", HIDDEN);
-  const stream = made("How does the token change from layer to layer?", "stream", STREAM);
+  const steps = picture("What does the layer make of the token, step by step?", "layer", STEPS);
+  const hidden = picture("Which hidden units of the feed-forward network fire?", "hidden", HIDDEN);
+  const stream = picture("How does the token change from layer to layer?", "stream", STREAM);
   const node = element("div", {}, steps.node, hidden.node, stream.node);
   function show(shown) {
     refill(steps.body, drawSteps(shown));
@@ -70,14 +58,12 @@ function lineOf(shown, name, label, note) {
 }
 
 function drawSteps(shown) {
-  const path = `encoder/layer_${shown.layer}`;
-  const told = (name) => {
-    const [mean, deviation] = rowOf(shown, `${path}/${name}`);
-    return `mean ${number(mean)}, deviation ${number(deviation)}`;
-  };
-  return ORDER[shown.page.settings.norm].map(([name, label, moments]) =>
-    lineOf(shown, `${path}/${name}`, label, moments && told(moments)),
-  );
+  const used = ORDER.filter(([, , norm = ""]) => shown.page.settings.norm.startsWith(norm));
+  return used.map(([last, label]) => {
+    const name = `encoder/layer_${shown.layer}/${last}`;
+    const [mean, deviation] = moments(rowOf(shown, name));
+    return lineOf(shown, name, label, `mean ${number(mean)}, deviation ${number(deviation)}`);
+  });
 }
 
 // The hidden units as a field of cells.
@@ -88,20 +74,14 @@ function drawHidden(shown) {
   const firing = hidden.filter((v) => v > 0).length;
   const label = `${firing} of ${hidden.length} hidden units fire for ${shown.tokens[shown.token]}`;
   const unit = hidden.indexOf(Math.max(...hidden));
-  const onclick = () => shown.page.open({ name, row: shown.token, unit });
-  const field = heatmap(rows, { label, colour: sequential(), className: "field" });
-  const button = element(
-    "button",
-    { class: "field", "aria-label": `${label}: open`, onclick },
-    field,
-  );
-  return [element("p", {}, `${label}.`), button];
+  const onOpen = () => shown.page.open({ name, row: shown.token, unit });
+  const field = heatmap(rows, { label, palette: SHARES.palette, className: "field", onOpen });
+  return [element("p", {}, `${label}.`), field];
 }
 
 function drawStream(shown) {
-  const names = ["encoder/embedding/output"];
-  for (let i = 0; i < shown.page.settings.num_layers; i++)
-    names.push(`encoder/layer_${i}/ffn/result`);
+  const layers = Array.from(Array(shown.page.settings.num_layers).keys());
+  const names = ["encoder/embedding/output", ...layers.map((i) => `encoder/layer_${i}/ffn/result`)];
   return names.map((name, place) => {
     if (!place) return lineOf(shown, name, "enters the encoder");
     const [before, after] = [rowOf(shown, names[place - 1]), rowOf(shown, name)];

@@ -77,7 +77,7 @@ class Normalizer {
 }
 
 export class Tokenizer {
-  // Takes what packing.py writes: the pieces with their scores and types, the rules of
+  // Takes what __init__.py writes: the pieces with their scores and types, the rules of
   // normalisation as base64, and how the model treats spaces.
   constructor(model) {
     this.model = { ...model, scores: Float32Array.from(model.scores) };
@@ -96,15 +96,11 @@ export class Tokenizer {
     });
     this.unknownScore = Math.fround(least - UNKNOWN_COST);
     this.longest = Math.max(...[...this.normalIds.keys()].map((piece) => [...piece].length));
-    // A control token after the special ones names the language to write.
-    const prefix = model.types.findIndex((type, id) => id > END_ID && type === CONTROL);
-    this.prefix = prefix < 0 ? [] : [prefix];
   }
 
   // The ids of a text, without start and end tokens.
   encode(text) {
-    const ids = this.cut(this.normalize(text));
-    return ids.length ? [...this.prefix, ...ids] : ids;
+    return this.cut(this.normalize(text));
   }
 
   // The text in the form that is cut: one spelling, and "▁" for each space.

@@ -12,15 +12,14 @@ export const EXAMPLES = [
 ];
 
 // Whether the reader has chosen a step's token, against the model.
-export const isChosen = ({ forced, id, candidates }) => forced && id !== candidates[0].id;
+export const isChosen = ({ id, candidates }) => id !== candidates[0].id;
 
 export function mountType(section, page) {
   const text = document.getElementById("text");
   const output = document.getElementById("translation");
   text.addEventListener("input", () => page.update({ text: text.value }));
-  text.after(examples(page));
   const sentences = element("div", { class: "sentences" });
-  output.after(sentences);
+  section.append(examples(page), sentences);
   let [parts, space, nodes] = [[], "", []];
 
   function grow(place) {
@@ -36,8 +35,8 @@ export function mountType(section, page) {
       nodes = parts.map(() => element("div"));
       sentences.replaceChildren(...parts.map((_, place) => sentence(nodes[place], place, page)));
       sentences.classList.toggle("several", parts.length > 1);
-      if (parts.length) parts.forEach((_, place) => grow(place));
-      else output.value = "";
+      output.value = "";
+      parts.forEach((_, place) => grow(place));
       this.show(state);
     },
     grow,
@@ -54,21 +53,16 @@ function examples(page) {
   const button = (text) => element("button", { onclick: choose(text), lang: "pt" }, text);
   const items = EXAMPLES.map((text) => element("li", {}, button(text)));
   const note = "Or take one of these. The model “pt_en” gets the last two wrong.";
-  return element("div", {}, element("p", { class: "note" }, note), list(items));
+  const list = element("ul", { class: "examples" }, items);
+  return element("div", {}, element("p", { class: "note" }, note), list);
 }
-
-const list = (items) => element("ul", { class: "examples" }, items);
 
 // A sentence, and the button that chooses it for the walk.
 function sentence(node, place, page) {
   const onchange = () => page.update({ part: place });
   const input = element("input", { type: "radio", name: "sentence", onchange });
-  const label = element(
-    "label",
-    { class: "control" },
-    input,
-    ` Walk through sentence ${place + 1}`,
-  );
+  const text = ` Walk through sentence ${place + 1}`;
+  const label = element("label", { class: "control" }, input, text);
   return element("div", { class: "sentence" }, label, node);
 }
 

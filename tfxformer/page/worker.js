@@ -4,54 +4,52 @@
 // `{ id, result }`, `{ id, error }` (a sentence for the reader), or, while a
 // translation grows, `{ id, event }`. No request depends on an earlier one: each names
 // its source, what is written so far, and the switches (INTACT in model.js) that it
-// breaks. What was computed is kept, so the same again is fast.
+// breaks.
 //
-//   load { model, weights }: what packing.py writes; weights in base64
+//   load { model, weights }: what __init__.py writes; weights in base64
 //     -> { name, settings }
 //   tokenize { text }
-//     -> { parts: [{ space, text, ids, tokens }], space }: sentences as Translator splits
-//        them, each with the white space before it; ids end with the end token
-//   translate { text | source, forced, switches, count }: a text, or one sentence's ids;
-//     `forced` has the first ids of the translation (of its first sentence); `count`
-//     likely tokens are told for each step (10)
+//     -> { parts: [{ space, text, source, sourceTokens }], space }: sentences as Translator
+//        splits them, each with the white space before it; ids end with the end token
+//   translate { text | source, forced, switches }: a text, or one sentence's ids; `forced`
+//     has the first ids of the translation (of its first sentence)
 //     -> { translation, ids, tokens, scores, parts: [the same for each sentence, and
 //        text, source, sourceTokens, steps] }; ids end with the end token, scores are
 //        log-probabilities
 //     event: { part, step, translation }, for each token as it is written; a step is
-//        { id, token, score, probability, logit, forced, candidates: [{ id, token, logit,
-//        probability }] }, the likeliest first
+//        { id, token, score, probability, logit, candidates: [{ id, token, logit,
+//        probability }] }, the ten likeliest first
 //   cancel { request }: stops the translation with this id, which ends with an error
-//   inspect { source, target, step, names, switches }: the values whose names begin with
-//     one of `names`; `target` has the ids written so far. `step` t gives the decoder
-//     when it chooses target[t]; without `step`, all positions at once
+//   inspect { source, target, names, switches }: the values whose names begin with one of
+//     `names`; `target` has the ids written so far
 //     -> { name: { shape, data } }, row after row. Under encoder/ and decoder/:
 //        embedding/{embedding,positions,output}, stream and output (of the stack);
 //        layer_N/{self_attention,cross_attention,ffn}/: x, input, sum, result (length,
-//        d_model), before, after (length, 2): mean and deviation around the layer norm;
-//        of attention: query, key, value, concatenation, output (length, d_model; head
+//        d_model); of attention: query, key, value, concatenation, output (length, d_model; head
 //        beside head), scores (q·k, scaled, before the mask) and weights (heads, target,
-//        source); of ffn: hidden (length, dff), output. And output/logits (vocab).
+//        source); of ffn: hidden (length, dff), output. And output/logits (vocab),
+//        of the token after target.
 //        The decoder's self_attention/key and value are the KV cache.
 //   weights { names } -> { name: { shape, data } }: the model's own numbers, by their names
 //     in Python, such as encoder/layer_0/ffn/hidden/kernel; what a model lacks is left out.
-//     Each row of a matrix makes one unit, but in ffn/output/kernel each row is a hidden
-//     unit's
-//   beam { source, beams, nBest, lengthPenalty, switches }
-//     -> { hypotheses: [{ ids, tokens, translation, score, rank }], steps: [[{ parent,
+//     Each row of a projection's matrix makes one unit
+//   beam { source, beams, nBest, lengthPenalty }
+//     -> { hypotheses: [{ ids, tokens, translation, total, score, rank }], steps: [[{ parent,
 //        id, token, total, state: "kept" | "finished" | "dropped", place }]] }; `parent`
 //        and `place` number the hypotheses before and after the step
+//     event: { steps }, those so far, while the search takes long
 
-import { INTACT, Transformer, likeliest, softmax } from "./model.js";
+import { INTACT, Transformer, likeliest } from "./model.js";
 import { fromBase64, readWeights } from "./matrix.js";
 import { partsOf } from "./sentences.js";
 import { END_ID, START_ID, Tokenizer } from "./tokenizer.js";
 
 const MOST_CHARACTERS = 2000; // a page is for sentences
-const MOST_KEPT = 8; // sentences, each with its switches
+const LONG = 30; // milliseconds that the reader may wait for a part of an answer
 
 let loaded = null; // what `load` read
 const cancelled = new Set();
-const kept = new Map(); // of sentences: the encoded source, and the tokens with their cache
+let searched = { key: "", known: new Map() }; // the last sentence of beam search
 
 const requests = { load, tokenize, translate, inspect, weights, beam };
 
@@ -68,12 +66,8 @@ self.onmessage = async ({ data: { id, type, ...request } }) => {
 };
 
 function load({ model, weights }) {
-  let bytes = new Uint8Array();
-  try {
-    bytes = fromBase64(weights);
-  } catch {
-    // The text ends early: the next lines say so.
-  }
+  const groups = weights.length - (weights.length % 4); // the text may end early
+  const bytes = fromBase64(weights.slice(0, groups));
   const needed = Math.max(...model.weights.map(({ shape, at }) => at + bytesOf(shape)));
   if (bytes.length < needed)
     throw Error("This file is incomplete: weights of the model are missing. Please get it again.");
@@ -91,8 +85,8 @@ function tokenize({ text }) {
   const sentences = [];
   for (let place = 1; place < parts.length; place += 2) {
     const [space, text] = parts.slice(place - 1, place + 1);
-    const ids = sourceOf(text);
-    sentences.push({ space, text, ids, tokens: loaded.source.tokens(ids) });
+    const source = sourceOf(text);
+    sentences.push({ space, text, source, sourceTokens: loaded.source.tokens(source) });
   }
   return { parts: sentences, space: parts.at(-1) };
 }
@@ -111,7 +105,7 @@ function sourceOf(text) {
   return [...ids.slice(0, loaded.settings.max_length - 1), END_ID];
 }
 
-async function translate({ text, source, forced = [], switches, count = 10 }, { tell, stopped }) {
+async function translate({ text, source, forced = [], switches }, { tell, stopped }) {
   const pieces = source ? ["", "", ""] : cut(text);
   const parts = [];
   let translation = pieces[0];
@@ -119,7 +113,7 @@ async function translate({ text, source, forced = [], switches, count = 10 }, { 
     const ids = source ?? sourceOf(pieces[place]);
     const steps = [];
     const written = () => loaded.target.decode(steps.map(({ id }) => id));
-    for (const step of stepsOf(ids, place === 1 ? forced : [], switches, count)) {
+    for (const step of stepsOf(ids, place === 1 ? forced : [], switches)) {
       steps.push(step);
       // A character of several tokens stays hidden until it is complete.
       const shown = translation + written().replace(/\ufffd+$/, "");
@@ -158,50 +152,35 @@ function turn() {
   });
 }
 
-function* stepsOf(source, forced, switches, count) {
+function* stepsOf(source, forced, switches) {
   const model = modelFor(switches);
-  const state = stateFor(model, source, []);
+  const state = model.begin(source);
   // What is forced always gets one more token.
   const needed = Math.min(forced.length + 1, model.settings.max_length);
   if (state.limit) state.limit = Math.max(state.limit, needed);
   while (state.going) {
     const given = forced[state.ids.length - 1];
     const { id, score, logits } = model.step(state, given);
-    const probabilities = softmax(logits);
-    const about = (id) => ({
-      id,
-      token: loaded.target.tokens([id])[0],
-      logit: logits[id],
-      probability: probabilities[id],
+    const about = (other) => ({
+      id: other,
+      token: loaded.target.tokens([other])[0],
+      logit: logits[other],
+      probability: Math.exp(score + logits[other] - logits[id]),
     });
-    const candidates = likeliest(logits, count).map(about);
-    yield { ...about(id), score, forced: given !== undefined, candidates };
+    yield { ...about(id), score, candidates: likeliest(logits, 10).map(about) };
   }
-  keptFor(model, source).state = state;
 }
 
-// The values by name, as they are noted; an encoder's are computed once.
-function inspect({ source, target = [], step, names, switches }) {
+// The values by name, as the model notes them.
+function inspect({ source, target = [], names, switches }) {
   const model = modelFor(switches);
   const found = {};
-  const note = (path, values) => {
+  model.note = (path, values) => {
     for (const [name, value] of Object.entries(values)) found[`${path}/${name}`] = value;
   };
-  const sentence = keptFor(model, source);
-  if (!sentence.values) {
-    model.note = note;
-    model.encode(source);
-    model.note = null;
-    sentence.values = { ...found };
-  }
-  const state = stateFor(model, source, target.slice(0, step));
-  model.note = note;
-  if (step === undefined) model.decodeStep(state.ids, state.encoded, model.emptyCache(), 0);
-  else model.decodeStep(state.ids, state.encoded, state.cache);
-  model.note = null;
-  const values = Object.entries({ ...sentence.values, ...found });
-  const asked = values.filter(([name]) => names.some((start) => name.startsWith(start)));
-  return Object.fromEntries(asked.map(([name, value]) => [name, flat(value)]));
+  model.decodeStep([START_ID, ...target], model.encode(source), model.emptyCache(), 0);
+  const asked = Object.keys(found).filter((name) => names.some((start) => name.startsWith(start)));
+  return Object.fromEntries(asked.map((name) => [name, flat(found[name])]));
 }
 
 function weights({ names }) {
@@ -222,42 +201,27 @@ function flat(value) {
   return { shape: [parts.length, ...(parts[0]?.shape ?? [])], data };
 }
 
-function beam({ source, beams, nBest, lengthPenalty, switches }) {
-  const model = modelFor(switches);
-  remember(model, keptFor(model, source));
-  const found = model.beamSearch(source, { beams, nBest, lengthPenalty });
+function beam({ source, beams, nBest, lengthPenalty }, { tell }) {
+  const model = modelFor({});
+  const key = source.join();
+  if (searched.key !== key) searched = { key, known: new Map() };
   const token = (id) => loaded.target.tokens([id])[0];
-  return {
-    hypotheses: found.hypotheses.map((hypothesis) => ({
-      ...hypothesis,
-      tokens: hypothesis.ids.map(token),
-      translation: loaded.target.decode(hypothesis.ids),
-    })),
-    steps: found.steps.map((step) => step.map((one) => ({ ...one, token: token(one.id) }))),
+  const spelt = (steps) =>
+    steps.map((step) => step.map((one) => ({ ...one, token: token(one.id) })));
+  let told = performance.now();
+  const onStep = (steps) => {
+    if (performance.now() - told < LONG) return;
+    tell({ steps: spelt(steps) });
+    told = performance.now();
   };
-}
-
-// Lets a model look up what it has computed for a sentence: most hypotheses come again
-// when the reader moves a slider. Only one sentence's hypotheses are kept: each has its
-// logits.
-function remember(model, sentence) {
-  for (const other of kept.values()) if (other !== sentence) other.hypotheses.clear();
-  const decodeStep = model.decodeStep.bind(model);
-  model.encode = () => sentence.state.encoded;
-  model.decodeStep = (ids, encoded, cache) => {
-    const known = sentence.hypotheses.get(ids.join());
-    if (known) {
-      cache.forEach(({ key, value }, layer) => {
-        key.push(known.rows[layer].key);
-        value.push(known.rows[layer].value);
-      });
-      return known.logits;
-    }
-    const logits = decodeStep(ids, encoded, cache);
-    const rows = cache.map(({ key, value }) => ({ key: key.at(-1), value: value.at(-1) }));
-    sentence.hypotheses.set(ids.join(), { logits, rows });
-    return logits;
-  };
+  const options = { beams, nBest, lengthPenalty, onStep, known: searched.known };
+  const { hypotheses, steps } = model.beamSearch(source, options);
+  const finished = hypotheses.map((hypothesis) => ({
+    ...hypothesis,
+    tokens: hypothesis.ids.map(token),
+    translation: loaded.target.decode(hypothesis.ids),
+  }));
+  return { hypotheses: finished, steps: spelt(steps) };
 }
 
 function modelFor(switches) {
@@ -268,36 +232,4 @@ function modelFor(switches) {
     byBits.set(bits, readWeights(loaded.weights, loaded.buffer, bits));
   }
   return new Transformer(settings, byBits.get(bits), switches);
-}
-
-// What is known of a sentence under some switches.
-function keptFor(model, source) {
-  const key = JSON.stringify([source, model.switches]);
-  const known = kept.get(key);
-  const sentence = known ?? { state: model.begin(source), values: null, hypotheses: new Map() };
-  kept.delete(key); // the newest comes last
-  kept.set(key, sentence);
-  if (kept.size > MOST_KEPT) kept.delete(kept.keys().next().value);
-  return sentence;
-}
-
-// The state of decoding after the ids `target`: from what is known, as far as it agrees.
-function stateFor(model, source, target) {
-  const sentence = keptFor(model, source);
-  const { encoded, ids, cache, limit } = sentence.state;
-  let same = 0;
-  while (same < target.length && ids[same + 1] === target[same]) same++;
-  const state = {
-    encoded,
-    ids: [START_ID, ...target.slice(0, same)],
-    cache: cache.map((layer) => ({
-      key: layer.key.slice(0, same),
-      value: layer.value.slice(0, same),
-    })),
-    limit,
-    going: limit > 0,
-  };
-  for (const id of target.slice(same)) model.step(state, id);
-  if (same < target.length) sentence.state = state;
-  return state;
 }
