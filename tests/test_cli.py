@@ -194,7 +194,7 @@ def test_quickstart_trains_and_exports_a_model_that_serves(
         ["translate", "Bom dia!"],
         ["score", "-i", "pairs.tsv"],
         ["evaluate", "--data", "pairs.tsv"],
-        ["plot", "attention", "O gato bebe leite.", "--out", "page.html"],
+        ["plot", "attention", "O gato bebe leite.", "--out", "picture.svg"],
     ],
     ids=lambda args: " ".join(args[:2]),
 )
