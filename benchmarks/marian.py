@@ -234,6 +234,7 @@ class Comparison:
         return row
 
     def attention(self, source):
+        folded = self.translator.folded()
         arrays = np.load(self.folder / "attention.npz")
         ours = {theirs: i for i, theirs in enumerate(self.theirs[1]) if i >= END_ID}
         worst = 0.0
@@ -241,9 +242,7 @@ class Comparison:
             number = int(number)
             ids = [ours[i] for i in self.answers["greedy"][number][:-1]]
             row = np.trim_zeros(source[number].numpy())[None]
-            found = self.translator.transformer.attention(
-                (row, np.array([[START_ID, *ids]]))
-            )
+            _, found = folded.forward([[START_ID, *ids]], folded.encode(row))
             worst = max(worst, np.abs(found[0].numpy() - expected).max())
         return worst
 

@@ -326,6 +326,9 @@ def _dataset(generator):
     signature = ((ids, ids), ids)
     dataset = tf.data.Dataset.from_generator(generator, output_signature=signature)
     options = tf.data.Options()
+    # With autotuning, the end of an iterator waits for a thread that sleeps for up to
+    # a minute, and nothing here has a size to tune.
+    options.autotune.enabled = False
     # Each of several workers takes its share of every batch's rows.
     sharding = tf.data.experimental.AutoShardPolicy.DATA
     options.experimental_distribute.auto_shard_policy = sharding

@@ -24,7 +24,11 @@ def serve(model, batches, *packages):
         dataset = tf.data.Dataset.from_generator(
             lambda: taken, output_signature=((IDS, IDS), IDS)
         )
-        model.fit(dataset.prefetch(2), verbose=0)
+        options = tf.data.Options()
+        # With autotuning, the end of a dataset waits for its thread, which sleeps for
+        # up to a minute.
+        options.autotune.enabled = False
+        model.fit(dataset.prefetch(2).with_options(options), verbose=0)
         return taken
 
     worker.serve(train, ["tensorflow", "keras", *packages], size_of)
