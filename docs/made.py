@@ -110,7 +110,7 @@ def write_files(app, error):
     from tfxformer.repository import SHIPPED
 
     if error is None and app.builder.format == "html":
-        html = page(Translator.load(), SHIPPED)
+        html = page(Translator.load(), SHIPPED, notebooks="notebooks")
         (Path(app.outdir) / "page.html").write_text(html, "utf-8")
 
 

@@ -9,7 +9,8 @@ const [COLUMN, ROW, WIDTH, HEIGHT] = [132, 40, 96, 32];
 const LEGEND =
   "Each box is a token that continues a hypothesis. The number is the log-probability of the " +
   "tokens so far. Kept boxes have a solid frame, dropped ones a dashed frame, and finished ones " +
-  "round ends. The coloured path leads to the best translation.";
+  "round ends. The orange path leads to the best translation. Greedy decoding writes the shaded " +
+  "boxes.";
 
 export function mountBeam(section, page) {
   const onWidth = (beams) => page.update({ beams });
@@ -72,6 +73,8 @@ function ranking(hypotheses, alpha) {
 // The tree: a column for each step, and in it the candidates, the likeliest at the top.
 function draw(steps, best) {
   const path = best ? pathTo(best, steps) : [];
+  // The first candidate is greedy decoding's, until it ends.
+  const greedy = steps.findIndex(([{ token }]) => token === "</s>");
   const tallest = Math.max(...steps.map((step) => step.length));
   const size = { width: COLUMN * (steps.length + 1), height: ROW * tallest + 24 };
   const told = best ? `; the best translation is ${best.translation}` : "";
@@ -82,7 +85,9 @@ function draw(steps, best) {
     const column = number + 1;
     svg.append(element("text", { x: column * COLUMN + 4, y: 14, class: "step" }, `step ${column}`));
     step.forEach((candidate, row) => {
-      const group = `${candidate.state} ${path[number] === row ? "best" : ""}`;
+      const isGreedy = row === 0 && (greedy < 0 || number <= greedy);
+      const marks = [path[number] === row && "best", isGreedy && "greedy"].filter(Boolean);
+      const group = [candidate.state, ...marks].join(" ");
       const end = (row) => 24 + row * ROW + HEIGHT / 2;
       const ends = {
         x1: number * COLUMN + 4 + WIDTH,

@@ -1,12 +1,12 @@
 // What each value of the model is: a name for the reader, its formula, how one of its
 // numbers comes about, and where the Python package and the notebooks explain it.
 
-import { number } from "./drawing.js";
+import { number, precise } from "./drawing.js";
 import { moments } from "./model.js";
 
 const signed = (value) => (value < 0 ? `(${number(value)})` : number(value));
 
-// "0.31 × 0.84 + (−0.12) × 0.55 + … (62 more) = 1.20": the sum of a's numbers times b's,
+// "0.31 × 0.84 + (−0.12) × 0.55 + … (62 more) = 1.204": the sum of a's numbers times b's,
 // and of a bias, if there is one.
 export function sumOfProducts(a, b, bias) {
   const products = Array.from(a, (v, i) => [v, b[i]]).filter(([v]) => v !== 0);
@@ -15,14 +15,15 @@ export function sumOfProducts(a, b, bias) {
   if (rest > 0) terms.push(`… (${rest} more)`);
   if (bias !== undefined) terms.push(signed(bias));
   const total = products.reduce((sum, [v, w]) => sum + v * w, bias ?? 0);
-  return `${terms.join(" + ") || 0} = ${number(total)}`;
+  return `${terms.join(" + ") || 0} = ${precise(total)}`;
 }
 
-// "e^1.54 ÷ (e^1.54 + e^0.31 + … (5 more)) = 0.21"
+// "e^1.540 ÷ (e^1.540 + e^0.312 + … (5 more)) = 0.21"
 export function shareOfPowers(scores, place, share) {
-  const terms = Array.from(scores.slice(0, 3), (v) => `e^${signed(v)}`);
+  const power = (v) => `e^${precise(v)}`;
+  const terms = Array.from(scores.slice(0, 3), power);
   if (scores.length > 3) terms.push(`… (${scores.length - 3} more)`);
-  return `e^${signed(scores[place])} ÷ (${terms.join(" + ")}) = ${number(share)}`;
+  return `${power(scores[place])} ÷ (${terms.join(" + ")}) = ${number(share)}`;
 }
 
 // ---- Rules: `fill` writes the formula with the numbers of one place. It gets `at`: the
@@ -54,7 +55,7 @@ const projection = (from, kernel, bias, formula) => ({
 const layer = (from, name, formula) => projection(from, `${name}/kernel`, `${name}/bias`, formula);
 
 const normalization = (from, name) => ({
-  formula: `(${from} − mean) ÷ deviation × γ + β`,
+  formula: `(${from} − mean) ÷ deviation × γ + β, where training has chosen γ and β`,
   weights: [`${name}/gamma`, `${name}/beta`],
   fill({ rowOf, weight, unit, value }) {
     const [mean, deviation] = moments(rowOf(from));
@@ -114,7 +115,7 @@ const scoring = (size) => ({
   fill({ rowOf, row, unit, head, value }) {
     const part = (whole) => whole.subarray(head * size, (head + 1) * size);
     const product = sumOfProducts(part(rowOf("query", row)), part(rowOf("key", unit)));
-    return `${product}; ÷ √${size} = ${number(value)}`;
+    return `${product}; ÷ √${size} = ${precise(value)}`;
   },
 });
 
@@ -183,8 +184,16 @@ function ofOutput({ tie_embeddings: tied }) {
   const bias = tied ? "output_bias" : "final_layer/bias";
   const formula = `the decoder’s output · the token’s ${tied ? "embedding" : "row of a matrix"}`;
   const where = ["Transformer", "transformer", "The Transformer"];
-  return { logits: ["Logits", where, projection("decoder/output", kernel, bias, formula)] };
+  return {
+    logits: ["Logits", where, projection("decoder/output", kernel, bias, formula)],
+    probabilities: ["Probabilities", where, chances],
+  };
 }
+
+const chances = {
+  formula: "softmax of the logits: e^logit ÷ the sum of all e^logit",
+  fill: ({ rowOf, unit, value }) => shareOfPowers(rowOf("logits"), unit, value),
+};
 
 const VALUES = {
   embedding,

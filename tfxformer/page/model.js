@@ -236,7 +236,7 @@ export class Transformer {
     // With tied embeddings, a logit is the product with the token's embedding (3.4).
     const tied = { kernel: decoder.embedding.pieces.embeddings, bias };
     const [logits] = Projection(x.slice(-1), final_layer ?? tied); // (vocab)
-    this.note?.("output", { logits });
+    this.note?.("output", { logits, probabilities: softmax(logits) });
     const { outputTemperature } = this.switches;
     return outputTemperature === 1 ? logits : logits.map((v) => v / outputTemperature);
   }

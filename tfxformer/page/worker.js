@@ -7,7 +7,7 @@
 // breaks.
 //
 //   load { model, weights }: what __init__.py writes; weights in base64
-//     -> { name, settings }
+//     -> { name, settings, notebooks }: the last is their address, if there is one
 //   tokenize { text }
 //     -> { parts: [{ space, text, source, sourceTokens }], space }: sentences as Translator
 //        splits them, each with the white space before it; ids end with the end token
@@ -27,8 +27,8 @@
 //        layer_N/{self_attention,cross_attention,ffn}/: x, input, sum, result (length,
 //        d_model); of attention: query, key, value, concatenation, output (length, d_model; head
 //        beside head), scores (q·k, scaled, before the mask) and weights (heads, target,
-//        source); of ffn: hidden (length, dff), output. And output/logits (vocab),
-//        of the token after target.
+//        source); of ffn: hidden (length, dff), output. And output/logits and
+//        output/probabilities (vocab), of the token after target.
 //        The decoder's self_attention/key and value are the KV cache.
 //   weights { names } -> { name: { shape, data } }: the model's own numbers, by their names
 //     in Python, such as encoder/layer_0/ffn/hidden/kernel; what a model lacks is left out.
@@ -75,7 +75,7 @@ function load({ model, weights }) {
   const target = model.target ? new Tokenizer(model.target) : source;
   loaded = { ...model, buffer: bytes.buffer, source, target, byBits: new Map() };
   modelFor({});
-  return { name: model.name, settings: model.settings };
+  return { name: model.name, settings: model.settings, notebooks: model.notebooks };
 }
 
 const bytesOf = (shape) => (shape.length === 1 ? 4 * shape[0] : 2 * shape[0] * shape[1]);
