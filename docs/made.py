@@ -33,7 +33,7 @@ NAME = re.compile(r"\[`([\w.]+)`\]\([./]*(tfxformer/\S+)\.py\)")
 # A list or table of links, whose heading becomes the caption in the site's menu.
 MENU = re.compile(r"(?:^## (.*)\n\n)?^<!-- toctree -->\n((?:.+\n)+)", re.MULTILINE)
 # The picture of the front page that links to the page of the shipped model.
-PICTURE = "decoding.gif"
+PICTURE = "page.png"
 LINKED = r'<a href="page.html">\g<0></a>'
 # The comment "made: page" becomes this; `write_files` writes the page.
 PAGE = (
