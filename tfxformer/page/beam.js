@@ -38,9 +38,10 @@ export function mountBeam(section, page) {
       mean.set(state.penalty === null);
       const alpha = state.penalty === null ? null : Number(penalty.input.value);
       const request = { source, beams: width, nBest: width, lengthPenalty: alpha };
-      // A long search shows its first steps while it goes on.
-      const found = await ask(request, { onEvent: ({ steps }) => refill(tree.body, draw(steps)) });
-      if (!found) return;
+      tree.body.setAttribute("aria-busy", "true");
+      const found = await ask(request);
+      if (!found) return; // a newer one is under way
+      tree.body.setAttribute("aria-busy", "false");
       refill(ranks, ranking(found.hypotheses, alpha));
       refill(tree.body, draw(found.steps, found.hypotheses[0]));
     },
@@ -72,13 +73,12 @@ function ranking(hypotheses, alpha) {
 
 // The tree: a column for each step, and in it the candidates, the likeliest at the top.
 function draw(steps, best) {
-  const path = best ? pathTo(best, steps) : [];
+  const path = pathTo(best, steps);
   // The first candidate is greedy decoding's, until it ends.
   const greedy = steps.findIndex(([{ token }]) => token === "</s>");
   const tallest = Math.max(...steps.map((step) => step.length));
   const size = { width: COLUMN * (steps.length + 1), height: ROW * tallest + 24 };
-  const told = best ? `; the best translation is ${best.translation}` : "";
-  const label = `Tree of ${steps.length} steps${told}`;
+  const label = `Tree of ${steps.length} steps; the best translation is ${best.translation}`;
   const svg = element("svg", { ...size, class: "tree", role: "img", "aria-label": label });
   svg.append(box({ token: "<s>", total: 0 }, 0, 0, "kept best"));
   steps.forEach((step, number) => {

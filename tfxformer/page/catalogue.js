@@ -33,10 +33,7 @@ export function shareOfPowers(scores, place, share) {
 
 const given = (formula) => ({ formula, fill: ({ value }) => number(value) });
 
-const unchanged = (from) => ({
-  formula: `${from}, unchanged`,
-  fill: ({ value }) => `${number(value)}, unchanged`,
-});
+const unchanged = (from) => given(`${from}, unchanged`);
 
 const addition = (one, other) => ({
   formula: `${one} + ${other}`,
@@ -100,7 +97,7 @@ function attention(about) {
     key: ["K: keys", MAPS, map(read, "key", `${what} × W_K + b`)],
     value: ["V: values", MAPS, map(read, "value", `${what} × W_V + b`)],
     scores: ["Scores", SCORES, scoring(size)],
-    weights: ["Weights", SHARES, sharing(causal)],
+    weights: ["Weights", SHARES, sharing("scores", causal)],
     concatenation: ["The heads, side by side", JOINED, reading(size)],
     output: [
       "Output of the attention",
@@ -119,11 +116,11 @@ const scoring = (size) => ({
   },
 });
 
-const sharing = (causal) => ({
-  formula: "softmax of a row of scores: e^score ÷ the sum of all e^score",
+const sharing = (from, causal) => ({
+  formula: `softmax of the ${from}: e to the power of one ÷ the sum of all such powers`,
   fill({ rowOf, row, unit, value }) {
     if (causal && unit > row) return "the mask hides this token: 0";
-    return shareOfPowers(rowOf("scores").slice(0, causal ? row + 1 : undefined), unit, value);
+    return shareOfPowers(rowOf(from).slice(0, causal ? row + 1 : undefined), unit, value);
   },
 });
 
@@ -186,14 +183,9 @@ function ofOutput({ tie_embeddings: tied }) {
   const where = ["Transformer", "transformer", "The Transformer"];
   return {
     logits: ["Logits", where, projection("decoder/output", kernel, bias, formula)],
-    probabilities: ["Probabilities", where, chances],
+    probabilities: ["Probabilities", where, sharing("logits")],
   };
 }
-
-const chances = {
-  formula: "softmax of the logits: e^logit ÷ the sum of all e^logit",
-  fill: ({ rowOf, unit, value }) => shareOfPowers(rowOf("logits"), unit, value),
-};
 
 const VALUES = {
   embedding,

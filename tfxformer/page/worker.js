@@ -37,7 +37,6 @@
 //     -> { hypotheses: [{ ids, tokens, translation, total, score, rank }], steps: [[{ parent,
 //        id, token, total, state: "kept" | "finished" | "dropped", place }]] }; `parent`
 //        and `place` number the hypotheses before and after the step
-//     event: { steps }, those so far, while the search takes long
 
 import { INTACT, Transformer, likeliest } from "./model.js";
 import { fromBase64, readWeights } from "./matrix.js";
@@ -45,7 +44,6 @@ import { partsOf } from "./sentences.js";
 import { END_ID, START_ID, Tokenizer } from "./tokenizer.js";
 
 const MOST_CHARACTERS = 2000; // a page is for sentences
-const LONG = 30; // milliseconds that the reader may wait for a part of an answer
 
 let loaded = null; // what `load` read
 const cancelled = new Set();
@@ -201,27 +199,20 @@ function flat(value) {
   return { shape: [parts.length, ...(parts[0]?.shape ?? [])], data };
 }
 
-function beam({ source, beams, nBest, lengthPenalty }, { tell }) {
+function beam({ source, beams, nBest, lengthPenalty }) {
   const model = modelFor({});
   const key = source.join();
   if (searched.key !== key) searched = { key, known: new Map() };
   const token = (id) => loaded.target.tokens([id])[0];
-  const spelt = (steps) =>
-    steps.map((step) => step.map((one) => ({ ...one, token: token(one.id) })));
-  let told = performance.now();
-  const onStep = (steps) => {
-    if (performance.now() - told < LONG) return;
-    tell({ steps: spelt(steps) });
-    told = performance.now();
-  };
-  const options = { beams, nBest, lengthPenalty, onStep, known: searched.known };
+  const options = { beams, nBest, lengthPenalty, known: searched.known };
   const { hypotheses, steps } = model.beamSearch(source, options);
   const finished = hypotheses.map((hypothesis) => ({
     ...hypothesis,
     tokens: hypothesis.ids.map(token),
     translation: loaded.target.decode(hypothesis.ids),
   }));
-  return { hypotheses: finished, steps: spelt(steps) };
+  const spelt = (step) => step.map((one) => ({ ...one, token: token(one.id) }));
+  return { hypotheses: finished, steps: steps.map(spelt) };
 }
 
 function modelFor(switches) {
