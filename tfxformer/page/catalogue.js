@@ -18,12 +18,12 @@ export function sumOfProducts(a, b, bias) {
   return `${terms.join(" + ") || 0} = ${precise(total)}`;
 }
 
-// "e^1.540 ÷ (e^1.540 + e^0.312 + … (5 more)) = 0.21"
+// "e^1.540 ÷ (e^1.540 + e^0.312 + … (5 more)) = 0.214"
 export function shareOfPowers(scores, place, share) {
   const power = (v) => `e^${precise(v)}`;
   const terms = Array.from(scores.slice(0, 3), power);
   if (scores.length > 3) terms.push(`… (${scores.length - 3} more)`);
-  return `${power(scores[place])} ÷ (${terms.join(" + ")}) = ${number(share)}`;
+  return `${power(scores[place])} ÷ (${terms.join(" + ")}) = ${precise(share)}`;
 }
 
 // ---- Rules: `fill` writes the formula with the numbers of one place. It gets `at`: the
@@ -97,7 +97,7 @@ function attention(about) {
     key: ["K: keys", MAPS, map(read, "key", `${what} × W_K + b`)],
     value: ["V: values", MAPS, map(read, "value", `${what} × W_V + b`)],
     scores: ["Scores", SCORES, scoring(size)],
-    weights: ["Weights", SHARES, sharing("scores", causal)],
+    weights: ["Weights", SHARES, sharing("score", causal)],
     concatenation: ["The heads, side by side", JOINED, reading(size)],
     output: [
       "Output of the attention",
@@ -116,11 +116,11 @@ const scoring = (size) => ({
   },
 });
 
-const sharing = (from, causal) => ({
-  formula: `softmax of the ${from}: e to the power of one ÷ the sum of all such powers`,
+const sharing = (one, causal) => ({
+  formula: `softmax of all ${one}s: e^${one} ÷ the sum of all e^${one}`,
   fill({ rowOf, row, unit, value }) {
     if (causal && unit > row) return "the mask hides this token: 0";
-    return shareOfPowers(rowOf(from).slice(0, causal ? row + 1 : undefined), unit, value);
+    return shareOfPowers(rowOf(`${one}s`).slice(0, causal ? row + 1 : undefined), unit, value);
   },
 });
 
@@ -183,7 +183,7 @@ function ofOutput({ tie_embeddings: tied }) {
   const where = ["Transformer", "transformer", "The Transformer"];
   return {
     logits: ["Logits", where, projection("decoder/output", kernel, bias, formula)],
-    probabilities: ["Probabilities", where, sharing("logits")],
+    probabilities: ["Probabilities", where, sharing("logit")],
   };
 }
 

@@ -99,14 +99,14 @@ function tokensOf(part, place, page) {
       pickLabel: () => "See how the model chose this token",
     },
   );
+  const tokens = [...part.sourceTokens, ...steps.map(({ token }) => token)];
+  const bytes = tokens.some((token) => token.startsWith("<0x"));
   return [
     element("h3", {}, "The model reads these tokens. Under each is its id."),
     read,
-    part.sourceTokens.some((token) => /^<0x/.test(token))
-      ? element("p", { class: "note" }, BYTES)
-      : [],
     element("h3", {}, "It writes these tokens. Under each is its probability."),
     written,
     choiceNote(part, page),
-  ].flat();
+    element("p", { class: "note" }, bytes ? BYTES : ""),
+  ];
 }
