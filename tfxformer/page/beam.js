@@ -1,7 +1,8 @@
 // Section 5: beam search as a tree.
 
 import { latest } from "./client.js";
-import { checkbox, element, number, picture, refill, slider, spell } from "./drawing.js";
+import { checkbox, element, number, picture, precise } from "./drawing.js";
+import { refill, slider, spell } from "./drawing.js";
 
 // A candidate's box and its column, in pixels.
 const [COLUMN, ROW, WIDTH, HEIGHT] = [132, 40, 96, 32];
@@ -50,19 +51,16 @@ export function mountBeam(section, page) {
 
 // The finished hypotheses, best first, with what ranks them.
 function ranking(hypotheses, alpha) {
-  const row = (tag) => (cells) =>
-    element(
-      "tr",
-      {},
-      cells.map((cell) => element(tag, {}, cell)),
-    );
+  const row = (tag, texts) => {
+    const cells = texts.map((text) => element(tag, {}, text));
+    return element("tr", {}, cells);
+  };
   const names = ["", "finished translation", "log-probability", "tokens", "score"];
-  const cells = hypotheses.map(({ translation, ids, total, rank }, place) => {
-    const score = rank.toFixed(3).replace("-", "−");
-    return [place + 1, translation, number(total), ids.length, score];
-  });
-  const head = element("thead", {}, row("th")(names));
-  const table = element("table", {}, head, element("tbody", {}, cells.map(row("td"))));
+  const rows = hypotheses.map(({ translation, ids, total, rank }, place) =>
+    row("td", [place + 1, translation, precise(total), ids.length, precise(rank)]),
+  );
+  const head = element("thead", {}, row("th", names));
+  const table = element("table", {}, head, element("tbody", {}, rows));
   const formula =
     alpha === null
       ? "The score is the log-probability divided by the number of tokens."

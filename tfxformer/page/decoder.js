@@ -1,9 +1,11 @@
 // Section 4: the decoder, a step at a time.
 
-import { chips, chooser, element, heatmap, links, percent } from "./drawing.js";
+import { chips, chooser, element, grid, links, percent } from "./drawing.js";
 import { picture, precise, refill, SHARES, slider, spell, toldGrid } from "./drawing.js";
 import { headOf, rowsOf } from "./matrix.js";
 import { choiceNote, isChosen } from "./type.js";
+
+const CACHED = [4, 22]; // the size of a number in the KV cache, in pixels
 
 const ATTENTION =
   "To choose, the decoder looks back at the source. Its heads are small readers. At each step, a " +
@@ -167,17 +169,15 @@ function causalMask({ step, decoderLayer, decoderHead }, walk) {
 // ---- The KV cache
 
 function keyValueCache({ step, decoderLayer, decoderHead }, walk, page) {
-  const column = (last) => {
+  const rows = read(walk).slice(0, step + 1);
+  const map = (last) => {
     const name = `decoder/layer_${decoderLayer}/self_attention/${last}`;
     const kept = rowsOf(walk.values[name]).slice(0, step + 1);
-    const rows = headOf(kept, decoderHead, page.settings.num_heads);
-    const label = `The ${last}s of ${step + 1} tokens, ${rows[0].length} numbers each`;
-    const onOpen = () => page.open({ name, row: step });
-    const map = heatmap(rows, { label, className: "cache", onOpen });
-    return element("div", { style: `--rows: ${step + 1}` }, `${last}s`, map);
+    const values = headOf(kept, decoderHead, page.settings.num_heads);
+    const label = `The ${last}s of ${rows.length} tokens, ${values[0].length} numbers each`;
+    const onPick = (row) => page.open({ name, row });
+    const { node } = grid({ rows, values, label, cell: CACHED, chosen: { row: step }, onPick });
+    return element("div", {}, `${last}s`, node);
   };
-  const state = (place) => (place > step ? "later" : place === step && "now");
-  const name = (text, place) => element("div", { class: state(place) }, text);
-  const names = element("div", { class: "names" }, read(walk).map(name));
-  return element("div", { class: "key-value" }, names, column("key"), column("value"));
+  return element("div", { class: "beside" }, map("key"), map("value"));
 }
