@@ -22,7 +22,7 @@ SECTIONS = ["type", "embedding", "encoder", "decoder", "beam", "break", "details
 # Width and theme. All is in view at once, since only then are all sections drawn.
 FORMS = {"light": (1200, "light"), "dark": (1200, "dark"), "phone": (360, "light")}
 HEIGHT = 16_000
-# The step that writes "drank", and a head that reads "bebeu": look again after a new model.
+# The step that writes "drank", and a head that reads "bebeu": of this model alone.
 STEP = {"step": 4, "decoder-layer": 2, "decoder-head": 2, "section": "decoder"}
 
 
