@@ -33,7 +33,7 @@ NAME = re.compile(r"\[`([\w.]+)`\]\([./]*(tfxformer/\S+)\.py\)")
 # A list or table of links, whose heading becomes the caption in the site's menu.
 MENU = re.compile(r"(?:^## (.*)\n\n)?^<!-- toctree -->\n((?:.+\n)+)", re.MULTILINE)
 # The picture of the front page that links to the page of the shipped model.
-PICTURE = "decoding.gif"
+PICTURE = "page.png"
 LINKED = r'<a href="page.html">\g<0></a>'
 # The comment "made: page" becomes this; `write_files` writes the page.
 PAGE = (
@@ -110,7 +110,7 @@ def write_files(app, error):
     from tfxformer.repository import SHIPPED
 
     if error is None and app.builder.format == "html":
-        html = page(Translator.load(), SHIPPED)
+        html = page(Translator.load(), SHIPPED, notebooks="notebooks")
         (Path(app.outdir) / "page.html").write_text(html, "utf-8")
 
 

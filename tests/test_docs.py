@@ -80,10 +80,6 @@ def test_how_it_is_built_lists_exactly_the_modules_of_the_package():
     assert named == known
 
 
-def test_picture_svg_equals_the_output_of_picture_py():
-    assert (DOCS / "picture.svg").read_text("utf-8") == module("picture").draw()
-
-
 @pytest.mark.slow
 def test_the_site_builds_without_warnings_and_loads_no_remote_files(tmp_path):
     for name in ("sphinx", "myst_nb", "furo", "latex2mathml"):

@@ -7,7 +7,7 @@ Firefox's (`--model NEW --model BEFORE --teacher PYTHON`, in this order). The ca
 `export/pt_en/README.md`, has its tables between the comments ``<!-- shown: NAME -->``
 and ``<!-- end -->``. The text around them is written by hand. `samples.tsv` has a
 person's verdict on each of fifty answers. The script prints an answer without one, and
-exits with 1. At the end, run the notebooks that load the model again.
+exits with 1. At the end, run `docs/pictures.py` and the notebooks that load the model.
 """
 
 import json

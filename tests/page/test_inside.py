@@ -27,7 +27,7 @@ MODELS = {
 def write(folder, **options):
     tiny = node.tiny(max_length=24, num_layers=2, **options)
     path = folder / "page.html"
-    path.write_text(page(tiny), "utf-8")
+    path.write_text(page(tiny, notebooks="notebooks"), "utf-8")
     return tiny, path
 
 
@@ -89,6 +89,10 @@ def shown(value):
     return "<0.1%" if value < 0.001 else text
 
 
+def spell(token):
+    return "⟨end⟩" if token == "</s>" else token
+
+
 def test_the_waves_follow_the_position_that_the_reader_moves(tab):
     slider = tab.get_by_label("Position", exact=True)
     for position in (2, 3, 4):
@@ -107,6 +111,9 @@ def test_the_waves_follow_the_position_that_the_reader_moves(tab):
     tab.locator("#embedding .chips button").nth(2).click()
     wait(tab, "document.querySelector('#embedding output').value", "2")
     kept(tab, "token", "3")
+    # In the first section, too.
+    tab.locator("#type .chips >> nth=0 >> button").nth(1).click()
+    wait(tab, "document.querySelector('#embedding output').value", "1")
 
 
 def test_a_cell_of_a_head_shows_its_weight(tab, tiny):
@@ -118,12 +125,13 @@ def test_a_cell_of_a_head_shows_its_weight(tab, tiny):
     said = "document.querySelector('#encoder [aria-live]').textContent"
     row, column = 1, int(weights[2, 1].argmax())
     share = shown(weights[2, row, column])
-    wait(tab, said, f"{tokens[row]} reads {share} of {tokens[column]}.")
+    pays = "{} pays {} of its attention to {}."
+    wait(tab, said, pays.format(tokens[row], share, tokens[column]))
     column += 1 if column == 0 else -1
     key = "ArrowRight" if column == 1 else "ArrowLeft"
     tab.locator("#encoder svg.grid").press(key)
     share = weights[2, row, column]
-    wait(tab, said, f"{tokens[row]} reads {shown(share)} of {tokens[column]}.")
+    wait(tab, said, pays.format(tokens[row], shown(share), tokens[column]))
     steps = tab.locator("#encoder .steps dd").all_inner_texts()
     assert float(steps[-1].split("= ")[1]) == pytest.approx(share, abs=0.005)
 
@@ -134,6 +142,10 @@ def test_the_small_maps_choose_a_head(tab):
     kept(tab, "head", "4")
     chosen = tab.locator("#encoder .small-map[aria-pressed='true'] img")
     assert chosen.get_attribute("alt") == "Layer 1, head 4"
+    tab.locator("#encoder .heads th", has_text="Head 2").click()
+    kept(tab, "head", "2")
+    tab.locator("#encoder .heads th[scope=col]").nth(1).click()
+    kept(tab, "layer", "2")
 
 
 def test_the_stream_tells_how_much_each_layer_changes_the_token(tab, tiny):
@@ -143,6 +155,17 @@ def test_the_stream_tells_how_much_each_layer_changes_the_token(tab, tiny):
     change = np.linalg.norm(second[1] - first[1]) / np.linalg.norm(first[1])
     line = tab.locator("#encoder .line", has_text="after layer 2")
     assert line.inner_text().split("\n")[-1] == f"changed by {shown(change)}"
+
+
+def test_layers_that_change_a_token_little_are_named(browser, tmp_path):
+    tiny = node.new_tiny(max_length=24, num_layers=2, norm="pre")
+    for weight in tiny.transformer.encoder.enc_layers[1].weights:
+        weight.assign(0 * weight)
+    path = tmp_path / "page.html"
+    path.write_text(page(tiny), "utf-8")
+    tab, _ = opened(browser, path, viewport=TALL)
+    tab.get_by_text("Layers that do little for this token: 2.").wait_for()
+    tab.close()
 
 
 # What a reader changes, and the switches that it makes.
@@ -188,6 +211,22 @@ def test_an_address_breaks_only_what_there_is(tab, tiny):
     assert tab.get_by_role("button", name="Mend everything").is_disabled()
 
 
+def test_an_address_opens_what_it_silences(tab):
+    go(tab, broken=json.dumps({"silenced": ["encoder/layer_0"]}))
+    pressed = "Silence all of encoder layer 1"
+    tab.locator(f"[aria-label='{pressed}'][aria-pressed=true]").wait_for()
+    tab.get_by_role("button", name="Mend everything").click()
+    tab.get_by_text("Silence layers or heads").click()
+
+
+def test_a_token_of_the_readers_choice_is_no_part_of_an_experiment(tab, tiny):
+    (own,) = node.results(tiny, {"type": "translate", "text": TEXT})
+    candidates = own["parts"][0]["steps"][0]["candidates"]
+    go(tab, forced=candidates[1]["id"])
+    tab.locator("#type").get_by_role("button", name="Undo").wait_for()
+    wait(tab, TRANSLATIONS, [own["translation"]] * 2)
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_each_value_opens_with_its_formula_filled_in(browser, tmp_path, name):
     _, path = write(tmp_path, **MODELS[name])
@@ -230,6 +269,11 @@ def test_a_strip_opens_the_panel_at_its_number(tab, tiny):
     tab.get_by_role("button", name="Open the weights").click()
     tab.wait_for_selector("dialog .where")
     assert tab.locator("dialog .filled b").inner_text().startswith(f"{token} reads ")
+    names = tab.locator("dialog svg.grid text").all_text_contents()
+    assert names == 2 * [*map(spell, values(tiny)[0]["sourceTokens"])]
+    link = tab.locator("dialog .where a").get_attribute("href")
+    softmax = "softmax-shares-that-sum-to-1"
+    assert link == f"notebooks/attention_step_by_step.html#{softmax}"
     tab.get_by_label("Close").press("Enter")
     wait(tab, "document.querySelectorAll('dialog[open]').length", 0)
 

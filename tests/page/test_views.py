@@ -119,7 +119,8 @@ def test_the_decoder_shows_each_step_by_keyboard(tab):
     rows = texts(tab, ".candidates button .token")
     assert rows == [spell(token["token"]) for token in steps[2]["candidates"]]
     # The keys and values of the tokens before, and of this one.
-    assert tab.locator("img.cache").first.evaluate("map => map.naturalHeight") == 3
+    kept = tab.get_by_label("The keys of 3 tokens, 4 numbers each").locator("text")
+    assert kept.count() == 3
     press(tab, "Step", "End")
     address(tab, step=str(len(steps)))
 
@@ -130,23 +131,30 @@ def test_another_token_changes_the_translation_and_undo_restores_it(tab):
     other = own["steps"][1]["candidates"][3]["id"]
     forced = [own["ids"][0], other]
     expected = ask(tab, "translate", "", {"source": own["source"], "forced": forced})
-    tab.locator(".candidates button").nth(3).click()
+    row = tab.locator(".candidates button").nth(3)
+    place = row.bounding_box()
+    row.click()
     tab.wait_for_function(SHOWN, arg=expected["translation"])
+    assert row.bounding_box() == place  # a second click finds the same token
     address(tab, forced=",".join(map(str, forced)), step="2")
     assert tab.locator("#decoder .chip.forced").count() == 1
     # The rest of the text is translated as before.
     text = tab.evaluate("translation.value")
     assert text.startswith(expected["translation"])
-    tab.get_by_role("button", name="Undo").click()
+    tab.locator("#type").get_by_role("button", name="Undo").click()
+    tab.wait_for_function(SHOWN, arg=own["translation"])
+    row.click()
+    tab.locator("#decoder").get_by_role("button", name="Undo").click()
     tab.wait_for_function(SHOWN, arg=own["translation"])
 
 
-def test_a_head_is_chosen_in_the_map_of_all_heads(tab):
+@pytest.mark.parametrize("x", [5, -20], ids=["cell", "name"])
+def test_a_row_of_the_map_of_all_heads_chooses_its_head(tab, x):
     cell, heads = 22, 4
     chosen = "#decoder svg.grid >> nth=0 >> text.chosen"
     assert tab.text_content(chosen) == "layer 1, head 1"
     box = tab.locator("#decoder svg.grid .ground").first.bounding_box()
-    tab.mouse.click(box["x"] + 5, box["y"] + (heads + 1.5) * cell)
+    tab.mouse.click(box["x"] + x, box["y"] + (heads + 1.5) * cell)
     address(tab, **{"decoder-layer": "2", "decoder-head": "2"})
     assert tab.text_content(chosen) == "layer 2, head 2"
     assert tab.get_by_label("Layer of the decoder").input_value() == "1"
@@ -173,6 +181,9 @@ def test_beam_search_shows_the_finished_translations(tab):
         assert tab.locator("#beam svg g[class]").count() == candidates + 1
         best = len(found["hypotheses"][0]["ids"])
         assert tab.locator("#beam svg g.best").count() == best + 1
+        greedy = ask(tab, "translate", TEXT)["parts"][0]["ids"]
+        both = min(len(greedy), len(found["steps"]))
+        assert tab.locator("#beam svg g.greedy").count() == both
 
 
 def test_an_address_restores_what_the_reader_sees(tab):
@@ -217,6 +228,8 @@ def test_a_text_without_a_translation_waits_for_another(tab, text):
     assert tab.evaluate("translation.value").strip() == ""
     message = "That is 2001 characters, and this page takes 2000." * (len(text) > 9)
     assert tab.inner_text("#status") == message
+    # No section shows the text before.
+    assert not tab.locator("#decoder .result").is_visible()
     tab.fill("#text", LAST)
     tab.wait_for_function("!document.querySelector('main.waiting')")
     tab.wait_for_function("document.querySelector('#status').textContent === ''")
@@ -229,10 +242,11 @@ def test_markup_and_letters_of_any_script_are_shown_as_text(tab):
     tab.wait_for_function(SHOWN, arg=part["translation"])
     shown = [text.split("\n")[0] for text in texts(tab, ".chips >> nth=0 >> button")]
     assert shown == list(map(spell, part["sourceTokens"]))
+    assert tab.get_by_text("is one byte of a character").first.is_visible()
 
 
 @pytest.mark.parametrize(
-    "title", ["The tree", "The ten likeliest", "What does the model keep"]
+    "title", ["The tree", "The ten likeliest", "What does the layer make"]
 )
 def test_a_picture_is_saved_as_svg_without_a_style_sheet(tab, title, tmp_path):
     with tab.expect_download() as download:
@@ -249,7 +263,7 @@ def test_a_picture_is_saved_as_svg_without_a_style_sheet(tab, title, tmp_path):
 
 
 def test_colours_follow_the_theme(tab):
-    colours = "document.querySelector('img.cache').src"
+    colours = "document.querySelector('#decoder image').getAttribute('href')"
     light = tab.evaluate(colours)
     tab.emulate_media(color_scheme="dark")
     tab.wait_for_function(f"light => {colours} !== light", arg=light)
@@ -258,7 +272,7 @@ def test_colours_follow_the_theme(tab):
 
 
 def test_each_control_has_a_name_and_the_keyboard_reaches_it(tab):
-    controls = tab.locator("button, input, select, textarea, a, [tabindex]")
+    controls = tab.locator("button, input, select, textarea, a, [tabindex='0']")
     found = controls.evaluate_all(
         "all => all.map((it) => [it.getAttribute('aria-label') ||"
         " it.labels?.[0]?.textContent || it.textContent ||"
@@ -268,6 +282,33 @@ def test_each_control_has_a_name_and_the_keyboard_reaches_it(tab):
     assert [
         control for control in found if not (control[0].strip() and control[1])
     ] == []
+
+
+@pytest.mark.parametrize("section", ["encoder", "break"])
+@pytest.mark.parametrize("by", ["address", "menu"])
+def test_a_link_leads_to_the_heading_of_a_section(browser, path, section, by):
+    size = {"width": 1000, "height": 700}
+    link = "#" + urlencode({"section": section})
+    tab, events = opened(browser, path, link * (by == "address"), viewport=size)
+    tab.wait_for_selector("main:not(.waiting)")
+    if by == "menu":
+        tab.locator(f"nav a[href='{link}']").click()
+    tab.wait_for_selector(f"#{section}.shown")
+    tab.wait_for_selector(f"#{section} h2:focus")
+    tab.wait_for_timeout(500)  # nothing moves it later
+    top = tab.locator(f"#{section} h2").bounding_box()["y"]
+    menu = tab.locator("nav").bounding_box()
+    assert menu["y"] == 0 and menu["height"] < top < 100
+    assert events == []
+    tab.close()
+
+
+def test_the_second_of_two_clicks_on_a_token_chooses_no_other(tab):
+    """The first one leads to the decoder, so a candidate may be under the pointer."""
+    tab.locator(".candidates button").nth(3).dispatch_event("click", {"detail": 2})
+    press(tab, "Step", "ArrowRight")
+    address(tab, step="2")
+    assert "forced" not in tab.evaluate("location.hash")
 
 
 def test_nothing_is_wider_than_a_phone(browser, path):

@@ -34,12 +34,14 @@ _EXPORT = re.compile(
 )
 
 
-def page(translator, name="model"):
+def page(translator, name="model", notebooks=None):
     """The page of a model, as text.
 
     Args:
         translator: a `Translator`.
         name: the model's name, which the page shows.
+        notebooks: the address of the folder with the notebooks as HTML, which the page
+            links to; relative to the page, or None.
 
     Returns:
         A string: HTML that needs no other file and no server.
@@ -55,6 +57,7 @@ def page(translator, name="model"):
         (True, True)
     """
     model, weights = model_parts(translator, name)
+    model["notebooks"] = notebooks
     parts = {
         # JSON may spell any character so; "</script>" would end the element.
         "model": json.dumps(model, separators=(",", ":")).replace("<", "\\u003c"),
@@ -69,7 +72,7 @@ def page(translator, name="model"):
 def model_parts(translator, name):
     """A model as the page reads it: what JSON holds, and the bytes of its weights.
 
-    Takes the arguments of `page`, and raises its errors. Matrices are float16. A
+    Takes the first arguments of `page`, and raises its errors. Matrices are float16. A
     projection's matrix is transposed: a row for each unit of its result.
 
     Returns:

@@ -2,7 +2,7 @@
 // of a weight from the query and the key to the softmax.
 
 import { element, formula, grid, largest, line, links } from "./drawing.js";
-import { number, percent, picture, refill, SHARES } from "./drawing.js";
+import { percent, picture, precise, refill, SHARES } from "./drawing.js";
 import { shareOfPowers, sumOfProducts } from "./catalogue.js";
 import { headOf, rowsOf } from "./matrix.js";
 
@@ -58,7 +58,7 @@ export function makeHead(page) {
       const reads = { left: tokens, right: tokens, weights: weights[row], chosen: row, label };
       refill(lines.body, links(reads));
       lines.body.scrollTop = (row / tokens.length) * lines.body.scrollHeight - ROOM;
-      said.textContent = `${tokens[row]} reads ${percent(weights[row][column])} of ${tokens[column]}.`;
+      said.textContent = `${tokens[row]} pays ${percent(weights[row][column])} of its attention to ${tokens[column]}.`;
       refill(steps, drawArithmetic(shown, row, column));
       const opener = (name) =>
         element("button", { onclick: open(name, row, column) }, `Open the ${name}`);
@@ -77,7 +77,7 @@ function drawArithmetic({ part, open, tokens, scores, weights }, row, column) {
   const score = scores[row][column];
   const steps = {
     "Query · key": sumOfProducts(q, k),
-    [`÷ √${q.length}`]: `${number(score * root)} ÷ ${+root.toFixed(2)} = ${number(score)}`,
+    [`÷ √${q.length}`]: `${precise(score * root)} ÷ ${+root.toFixed(2)} = ${precise(score)}`,
     Mask: "hides nothing: in the encoder, every token may read every token",
     Softmax: shareOfPowers(scores[row], column, weights[row][column]),
   };

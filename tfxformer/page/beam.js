@@ -1,7 +1,8 @@
 // Section 5: beam search as a tree.
 
 import { latest } from "./client.js";
-import { checkbox, element, number, picture, refill, slider, spell } from "./drawing.js";
+import { checkbox, element, number, picture, precise } from "./drawing.js";
+import { refill, slider, spell } from "./drawing.js";
 
 // A candidate's box and its column, in pixels.
 const [COLUMN, ROW, WIDTH, HEIGHT] = [132, 40, 96, 32];
@@ -9,7 +10,8 @@ const [COLUMN, ROW, WIDTH, HEIGHT] = [132, 40, 96, 32];
 const LEGEND =
   "Each box is a token that continues a hypothesis. The number is the log-probability of the " +
   "tokens so far. Kept boxes have a solid frame, dropped ones a dashed frame, and finished ones " +
-  "round ends. The coloured path leads to the best translation.";
+  "round ends. The orange path leads to the best translation. Greedy decoding writes the shaded " +
+  "boxes.";
 
 export function mountBeam(section, page) {
   const onWidth = (beams) => page.update({ beams });
@@ -37,9 +39,10 @@ export function mountBeam(section, page) {
       mean.set(state.penalty === null);
       const alpha = state.penalty === null ? null : Number(penalty.input.value);
       const request = { source, beams: width, nBest: width, lengthPenalty: alpha };
-      // A long search shows its first steps while it goes on.
-      const found = await ask(request, { onEvent: ({ steps }) => refill(tree.body, draw(steps)) });
-      if (!found) return;
+      tree.body.setAttribute("aria-busy", "true");
+      const found = await ask(request);
+      if (!found) return; // a newer one is under way
+      tree.body.setAttribute("aria-busy", "false");
       refill(ranks, ranking(found.hypotheses, alpha));
       refill(tree.body, draw(found.steps, found.hypotheses[0]));
     },
@@ -48,19 +51,16 @@ export function mountBeam(section, page) {
 
 // The finished hypotheses, best first, with what ranks them.
 function ranking(hypotheses, alpha) {
-  const row = (tag) => (cells) =>
-    element(
-      "tr",
-      {},
-      cells.map((cell) => element(tag, {}, cell)),
-    );
+  const row = (tag, texts) => {
+    const cells = texts.map((text) => element(tag, {}, text));
+    return element("tr", {}, cells);
+  };
   const names = ["", "finished translation", "log-probability", "tokens", "score"];
-  const cells = hypotheses.map(({ translation, ids, total, rank }, place) => {
-    const score = rank.toFixed(3).replace("-", "−");
-    return [place + 1, translation, number(total), ids.length, score];
-  });
-  const head = element("thead", {}, row("th")(names));
-  const table = element("table", {}, head, element("tbody", {}, cells.map(row("td"))));
+  const rows = hypotheses.map(({ translation, ids, total, rank }, place) =>
+    row("td", [place + 1, translation, precise(total), ids.length, precise(rank)]),
+  );
+  const head = element("thead", {}, row("th", names));
+  const table = element("table", {}, head, element("tbody", {}, rows));
   const formula =
     alpha === null
       ? "The score is the log-probability divided by the number of tokens."
@@ -71,18 +71,21 @@ function ranking(hypotheses, alpha) {
 
 // The tree: a column for each step, and in it the candidates, the likeliest at the top.
 function draw(steps, best) {
-  const path = best ? pathTo(best, steps) : [];
+  const path = pathTo(best, steps);
+  // The first candidate is greedy decoding's, until it ends.
+  const greedy = steps.findIndex(([{ token }]) => token === "</s>");
   const tallest = Math.max(...steps.map((step) => step.length));
   const size = { width: COLUMN * (steps.length + 1), height: ROW * tallest + 24 };
-  const told = best ? `; the best translation is ${best.translation}` : "";
-  const label = `Tree of ${steps.length} steps${told}`;
+  const label = `Tree of ${steps.length} steps; the best translation is ${best.translation}`;
   const svg = element("svg", { ...size, class: "tree", role: "img", "aria-label": label });
   svg.append(box({ token: "<s>", total: 0 }, 0, 0, "kept best"));
   steps.forEach((step, number) => {
     const column = number + 1;
     svg.append(element("text", { x: column * COLUMN + 4, y: 14, class: "step" }, `step ${column}`));
     step.forEach((candidate, row) => {
-      const group = `${candidate.state} ${path[number] === row ? "best" : ""}`;
+      const isGreedy = row === 0 && (greedy < 0 || number <= greedy);
+      const marks = [path[number] === row && "best", isGreedy && "greedy"].filter(Boolean);
+      const group = [candidate.state, ...marks].join(" ");
       const end = (row) => 24 + row * ROW + HEIGHT / 2;
       const ends = {
         x1: number * COLUMN + 4 + WIDTH,

@@ -35,7 +35,9 @@ const SWITCHES = {
   },
   scale: {
     label: "No division by √dₖ",
-    look: "Look for other words and less sure ones: each head reads little else than one token.",
+    look:
+      "Look at the agreement, and try other sentences: each head reads little else than one token, " +
+      "and only some translations keep their words.",
   },
   residual: {
     label: "No residual connections",
@@ -80,12 +82,16 @@ export function mountBreak(section, page) {
   section.append(element("div", { class: "workbench" }, bench, result.node));
   result.body.setAttribute("aria-live", "polite");
 
+  // The reader's own tokens are no part of the experiment: the intact model writes anew.
   const compare = latest(async (walk, forced, switches) => {
-    if (!Object.keys(switches).length) return { walk, found: walk, same: walk.steps };
-    const { source, ids } = walk;
-    const translate = (forced) => page.tfxformer.translate("", { source, switches, forced });
-    const [found, same] = [await translate(forced), await translate(ids)];
-    return { walk, found: found.parts[0], same: same.parts[0].steps.slice(0, ids.length) };
+    const { source } = walk;
+    const translate = async (options) =>
+      (await page.tfxformer.translate("", { source, ...options })).parts[0];
+    const intact = forced.length ? await translate({}) : walk;
+    if (!Object.keys(switches).length) return { intact, changed: intact, same: intact.steps };
+    const changed = await translate({ switches });
+    const same = await translate({ switches, forced: intact.ids });
+    return { intact, changed, same: same.steps.slice(0, intact.ids.length) };
   });
   return {
     uses: ["broken"],
@@ -94,6 +100,7 @@ export function mountBreak(section, page) {
       const switches = { ...INTACT, ...broken };
       controls.forEach(({ name, set }) => set(switches[name]));
       const toggle = (silenced) => change("silenced", silenced);
+      details.open ||= switches.silenced.length > 0;
       refill(silence, silencers(page.settings, switches.silenced, toggle));
       mend.disabled = !Object.keys(broken).length;
       result.body.setAttribute("aria-busy", "true");
@@ -159,24 +166,23 @@ function silencers({ num_layers, decoderLayers, num_heads }, silenced, onChange)
 
 const perToken = (scores) => Math.exp(scores.reduce((sum, v) => sum + v, 0) / scores.length);
 
-function drawResult({ walk, found, same }) {
-  const agreement = perToken(same.map(({ score }) => score));
+function drawResult({ intact, changed, same }) {
+  const [before, after] = [intact.scores, same.map(({ score }) => score)].map(perToken);
   const text = (title, translation, share) => [
     element("h4", {}, title),
     element("p", { class: "translation", lang: "en" }, translation),
-    element("p", { class: "note" }, `The model gives these tokens ${percent(share)} on average.`),
+    element("p", { class: "note" }, `The geometric mean of its probabilities: ${percent(share)}`),
   ];
   const notes = same.map(({ probability }, i) => {
-    const [before, after] = [percent(walk.steps[i].probability), percent(probability)];
-    return before === after ? before : `${before} → ${after}`;
+    const [old, now] = [percent(intact.steps[i].probability), percent(probability)];
+    return old === now ? old : `${old} → ${now}`;
   });
   const shades = same.map(({ probability }) => probability);
-  const intact = perToken(walk.scores);
   return [
-    ...text("Intact", walk.translation, intact),
-    ...text("Changed", found.translation, perToken(found.scores)),
-    element("p", {}, element("b", {}, `Agreement: ${percent(intact)} → ${percent(agreement)}`)),
+    ...text("Intact", intact.translation, before),
+    ...text("Changed", changed.translation, perToken(changed.scores)),
+    element("p", {}, element("b", {}, `Agreement: ${percent(before)} → ${percent(after)}`)),
     element("p", { class: "note" }, "The intact translation’s tokens, each with its probability:"),
-    chips(walk.tokens, { notes, shades }),
+    chips(intact.tokens, { notes, shades }),
   ];
 }

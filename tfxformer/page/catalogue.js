@@ -1,12 +1,12 @@
 // What each value of the model is: a name for the reader, its formula, how one of its
 // numbers comes about, and where the Python package and the notebooks explain it.
 
-import { number } from "./drawing.js";
+import { number, precise } from "./drawing.js";
 import { moments } from "./model.js";
 
 const signed = (value) => (value < 0 ? `(${number(value)})` : number(value));
 
-// "0.31 × 0.84 + (−0.12) × 0.55 + … (62 more) = 1.20": the sum of a's numbers times b's,
+// "0.31 × 0.84 + (−0.12) × 0.55 + … (62 more) = 1.204": the sum of a's numbers times b's,
 // and of a bias, if there is one.
 export function sumOfProducts(a, b, bias) {
   const products = Array.from(a, (v, i) => [v, b[i]]).filter(([v]) => v !== 0);
@@ -15,14 +15,15 @@ export function sumOfProducts(a, b, bias) {
   if (rest > 0) terms.push(`… (${rest} more)`);
   if (bias !== undefined) terms.push(signed(bias));
   const total = products.reduce((sum, [v, w]) => sum + v * w, bias ?? 0);
-  return `${terms.join(" + ") || 0} = ${number(total)}`;
+  return `${terms.join(" + ") || 0} = ${precise(total)}`;
 }
 
-// "e^1.54 ÷ (e^1.54 + e^0.31 + … (5 more)) = 0.21"
+// "e^1.540 ÷ (e^1.540 + e^0.312 + … (5 more)) = 0.214"
 export function shareOfPowers(scores, place, share) {
-  const terms = Array.from(scores.slice(0, 3), (v) => `e^${signed(v)}`);
+  const power = (v) => `e^${precise(v)}`;
+  const terms = Array.from(scores.slice(0, 3), power);
   if (scores.length > 3) terms.push(`… (${scores.length - 3} more)`);
-  return `e^${signed(scores[place])} ÷ (${terms.join(" + ")}) = ${number(share)}`;
+  return `${power(scores[place])} ÷ (${terms.join(" + ")}) = ${precise(share)}`;
 }
 
 // ---- Rules: `fill` writes the formula with the numbers of one place. It gets `at`: the
@@ -32,10 +33,7 @@ export function shareOfPowers(scores, place, share) {
 
 const given = (formula) => ({ formula, fill: ({ value }) => number(value) });
 
-const unchanged = (from) => ({
-  formula: `${from}, unchanged`,
-  fill: ({ value }) => `${number(value)}, unchanged`,
-});
+const unchanged = (from) => given(`${from}, unchanged`);
 
 const addition = (one, other) => ({
   formula: `${one} + ${other}`,
@@ -54,7 +52,7 @@ const projection = (from, kernel, bias, formula) => ({
 const layer = (from, name, formula) => projection(from, `${name}/kernel`, `${name}/bias`, formula);
 
 const normalization = (from, name) => ({
-  formula: `(${from} − mean) ÷ deviation × γ + β`,
+  formula: `(${from} − mean) ÷ deviation × γ + β, where training has chosen γ and β`,
   weights: [`${name}/gamma`, `${name}/beta`],
   fill({ rowOf, weight, unit, value }) {
     const [mean, deviation] = moments(rowOf(from));
@@ -99,7 +97,7 @@ function attention(about) {
     key: ["K: keys", MAPS, map(read, "key", `${what} × W_K + b`)],
     value: ["V: values", MAPS, map(read, "value", `${what} × W_V + b`)],
     scores: ["Scores", SCORES, scoring(size)],
-    weights: ["Weights", SHARES, sharing(causal)],
+    weights: ["Weights", SHARES, sharing("score", causal)],
     concatenation: ["The heads, side by side", JOINED, reading(size)],
     output: [
       "Output of the attention",
@@ -114,15 +112,15 @@ const scoring = (size) => ({
   fill({ rowOf, row, unit, head, value }) {
     const part = (whole) => whole.subarray(head * size, (head + 1) * size);
     const product = sumOfProducts(part(rowOf("query", row)), part(rowOf("key", unit)));
-    return `${product}; ÷ √${size} = ${number(value)}`;
+    return `${product}; ÷ √${size} = ${precise(value)}`;
   },
 });
 
-const sharing = (causal) => ({
-  formula: "softmax of a row of scores: e^score ÷ the sum of all e^score",
+const sharing = (one, causal) => ({
+  formula: `softmax of all ${one}s: e^${one} ÷ the sum of all e^${one}`,
   fill({ rowOf, row, unit, value }) {
     if (causal && unit > row) return "the mask hides this token: 0";
-    return shareOfPowers(rowOf("scores").slice(0, causal ? row + 1 : undefined), unit, value);
+    return shareOfPowers(rowOf(`${one}s`).slice(0, causal ? row + 1 : undefined), unit, value);
   },
 });
 
@@ -183,7 +181,10 @@ function ofOutput({ tie_embeddings: tied }) {
   const bias = tied ? "output_bias" : "final_layer/bias";
   const formula = `the decoder’s output · the token’s ${tied ? "embedding" : "row of a matrix"}`;
   const where = ["Transformer", "transformer", "The Transformer"];
-  return { logits: ["Logits", where, projection("decoder/output", kernel, bias, formula)] };
+  return {
+    logits: ["Logits", where, projection("decoder/output", kernel, bias, formula)],
+    probabilities: ["Probabilities", where, sharing("logit")],
+  };
 }
 
 const VALUES = {

@@ -3,8 +3,8 @@
 //   await tfxformer.translate("Bom dia!")  // { translation, ids, tokens, scores, parts }
 //
 // `ready` resolves once the model is loaded. Each function takes a request of worker.js
-// and gives a promise of its result; `translate` and `beam` also call `onEvent` for what
-// they have so far, and `translate` stops when its AbortSignal says so.
+// and gives a promise of its result; `translate` also calls `onEvent` for each token that
+// it writes, and stops when its AbortSignal says so.
 
 const waiting = new Map(); // id -> { resolve, reject, onEvent }
 let last = 0;
@@ -39,18 +39,8 @@ function ask(type, request, { onEvent, signal } = {}) {
 
 const read = (id) => document.getElementById(id)?.textContent ?? "";
 
-async function load() {
-  let model;
-  try {
-    model = JSON.parse(read("model"));
-  } catch {
-    throw Error("This file is incomplete: the model is missing. Please get it again.");
-  }
-  return ask("load", { model, weights: read("weights").trim() });
-}
-
 export const tfxformer = {
-  ready: load(),
+  ready: ask("load", { model: JSON.parse(read("model")), weights: read("weights").trim() }),
   async translate(text, { switches, forced, source, onEvent, signal } = {}) {
     await this.ready;
     signal?.throwIfAborted();
@@ -58,9 +48,9 @@ export const tfxformer = {
   },
 };
 for (const type of ["tokenize", "inspect", "weights", "beam"]) {
-  tfxformer[type] = async (request, options) => {
+  tfxformer[type] = async (request) => {
     await tfxformer.ready;
-    return ask(type, request, options);
+    return ask(type, request);
   };
 }
 globalThis.tfxformer = tfxformer;

@@ -1,9 +1,11 @@
 // Section 4: the decoder, a step at a time.
 
-import { chips, chooser, element, heatmap, links, number } from "./drawing.js";
-import { percent, picture, refill, SHARES, slider, spell, toldGrid } from "./drawing.js";
+import { chips, chooser, element, grid, links, percent } from "./drawing.js";
+import { picture, precise, refill, SHARES, slider, spell, toldGrid } from "./drawing.js";
 import { headOf, rowsOf } from "./matrix.js";
-import { isChosen } from "./type.js";
+import { choiceNote, isChosen } from "./type.js";
+
+const CACHED = [4, 22]; // the size of a number in the KV cache, in pixels
 
 const ATTENTION =
   "To choose, the decoder looks back at the source. Its heads are small readers. At each step, a " +
@@ -65,30 +67,28 @@ function writtenSoFar({ step }, walk, page) {
     onPick: (step) => page.update({ step }),
     pickLabel: (token) => `Step ${token + 1}`,
   });
-  const undo = element("button", { onclick: () => page.update({ forced: [] }) }, "Undo");
-  const note = element("p", { class: "note" }, "The dashed tokens are your choice. ", undo);
-  return walk.steps.some(isChosen) ? [row, note] : [row];
+  return [row, choiceNote(walk, page)];
 }
 
 function candidates({ step }, walk, page) {
   const { id: written, candidates } = walk.steps[step];
   const choose = (id) => page.update({ forced: [...walk.ids.slice(0, step), id] });
-  const most = candidates[0].probability;
   const row = ({ id, token, logit, probability }) => {
     const attributes = {
       class: "candidate",
       "aria-pressed": String(id === written),
-      "aria-label": `${spell(token)}, probability ${percent(probability)}, logit ${number(logit)}`,
-      onclick: () => id !== written && choose(id),
+      "aria-label": `${spell(token)}, probability ${percent(probability)}, logit ${precise(logit)}`,
+      // The second click of two on a token above may come here.
+      onclick: ({ detail }) => id !== written && detail < 2 && choose(id),
     };
-    const bar = element("span", { class: "bar", style: `width: ${(100 * probability) / most}%` });
+    const bar = element("span", { class: "bar", style: `width: ${100 * probability}%` });
     return element(
       "button",
       attributes,
       element("span", { class: "token" }, spell(token)),
       element("span", { class: "track" }, bar),
       element("span", {}, percent(probability)),
-      element("span", {}, number(logit)),
+      element("span", {}, precise(logit)),
     );
   };
   const titles = ["token", "", "probability", "logit"].map((text) => element("span", {}, text));
@@ -102,7 +102,7 @@ function candidates({ step }, walk, page) {
 // The softmax of the written token with its numbers.
 function arithmetic({ token, logit, probability }, page) {
   const power = Math.exp(logit);
-  const round = (v) => v.toLocaleString("en", { maximumSignificantDigits: 3 });
+  const round = (v) => v.toLocaleString("en", { maximumSignificantDigits: 5 });
   const [own, sum] = [power, power / probability].map(round);
   const text =
     `The softmax for ${spell(token)}: e to the power of its logit is ${own}. The sum of such ` +
@@ -136,14 +136,14 @@ function crossAttention({ step, decoderLayer, decoderHead }, walk, page) {
     tell: (row, column) => `${rows[row]} reads ${source[column]}: ${percent(values[row][column])}`,
     onPick: (row) => page.update(places[row]),
   });
-  const [written, own] = [spell(walk.tokens[step]), read(walk).slice(0, step + 1)];
+  const [own, written] = [read(walk), walk.tokens.map(spell)];
   const most = source[values[chosen].indexOf(Math.max(...values[chosen]))];
-  const label = `To write ${written}, this head reads mostly ${most}`;
-  const lines = links({ left: own, right: source, weights: values[chosen], chosen: step, label });
-  const sentence =
-    `In step ${step + 1} the decoder has read ${own[step]} and writes ${written}. ` +
-    `Head ${decoderHead + 1} of layer ${decoderLayer + 1} reads ${most} most.`;
-  return [element("p", {}, sentence), element("div", { class: "beside" }, map, lines)];
+  const now = `after ${own[step]} → writes ${written[step]}`;
+  const label = `${now}: head ${decoderHead + 1} of layer ${decoderLayer + 1} reads ${most} most.`;
+  const left = own.slice(0, step + 1).map((token, place) => `${token} → ${written[place]}`);
+  const lines = links({ left, right: source, weights: values[chosen], chosen: step, label });
+  const sentence = element("p", {}, `Step ${step + 1}, ${label}`);
+  return [sentence, element("div", { class: "beside" }, map, lines)];
 }
 
 function causalMask({ step, decoderLayer, decoderHead }, walk) {
@@ -169,17 +169,15 @@ function causalMask({ step, decoderLayer, decoderHead }, walk) {
 // ---- The KV cache
 
 function keyValueCache({ step, decoderLayer, decoderHead }, walk, page) {
-  const column = (last) => {
+  const rows = read(walk).slice(0, step + 1);
+  const map = (last) => {
     const name = `decoder/layer_${decoderLayer}/self_attention/${last}`;
     const kept = rowsOf(walk.values[name]).slice(0, step + 1);
-    const rows = headOf(kept, decoderHead, page.settings.num_heads);
-    const label = `The ${last}s of ${step + 1} tokens, ${rows[0].length} numbers each`;
-    const onOpen = () => page.open({ name, row: step });
-    const map = heatmap(rows, { label, className: "cache", onOpen });
-    return element("div", { style: `--rows: ${step + 1}` }, `${last}s`, map);
+    const values = headOf(kept, decoderHead, page.settings.num_heads);
+    const label = `The ${last}s of ${rows.length} tokens, ${values[0].length} numbers each`;
+    const onPick = (row) => page.open({ name, row });
+    const { node } = grid({ rows, values, label, cell: CACHED, chosen: { row: step }, onPick });
+    return element("div", {}, `${last}s`, node);
   };
-  const state = (place) => (place > step ? "later" : place === step && "now");
-  const name = (text, place) => element("div", { class: state(place) }, text);
-  const names = element("div", { class: "names" }, read(walk).map(name));
-  return element("div", { class: "key-value" }, names, column("key"), column("value"));
+  return element("div", { class: "beside" }, map("key"), map("value"));
 }

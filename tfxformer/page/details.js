@@ -15,7 +15,7 @@ const FIGURE = {
   "decoder/layer_N/cross_attention": "Multi-head attention to the encoder, Add & Norm",
   "decoder/layer_N/ffn": "Feed forward, Add & Norm",
   decoder: "After all layers",
-  output: "Linear",
+  output: "Linear, softmax",
 };
 
 export function mountDetails(section, page) {

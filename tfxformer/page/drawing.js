@@ -27,6 +27,9 @@ export function number(value) {
   return value.toFixed(digits).replace("-", "−");
 }
 
+// Enough digits for the powers of a softmax.
+export const precise = (value) => value.toFixed(3).replace("-", "−");
+
 export function percent(share) {
   if (share > 0 && share < 0.001) return "<0.1%";
   return `${(100 * share).toFixed(share < 0.1 || (share > 0.99 && share < 1) ? 1 : 0)}%`;
@@ -210,7 +213,9 @@ function follow(svg, { values, cellAt, point, onPoint, onPick }) {
   };
   svg.addEventListener("pointermove", (event) => move(cellAt(event)));
   svg.addEventListener("click", (event) => {
-    if (move(cellAt(event))) onPick?.(point.row, point.column);
+    const { row, column } = cellAt(event);
+    // A click on a row's name picks the row.
+    if (move({ row, column: column < 0 ? point.column : column })) onPick?.(row, point.column);
   });
   svg.addEventListener("keydown", (event) => {
     if (event.key === "Enter") onPick?.(point.row, point.column);
@@ -233,11 +238,11 @@ export function toldGrid({ tell, ...options }) {
 // Two columns of tokens, and lines from the chosen one at the left to those that it reads
 // at the right: the thicker, the more. `weights` are the shares of that token.
 export function links({ left, right, weights, chosen, label }) {
-  const [row, gap] = [24, 150];
-  const from = 9 * longest(left) + 16;
+  const [row, gap] = [24, 100];
+  const from = 8 * longest(left) + 16;
   const to = from + gap;
-  const height = row * Math.max(left.length, right.length) + 4;
-  const size = { width: to + 9 * longest(right) + 66, height };
+  const [width, height] = [to + 8 * longest(right) + 56, row * Math.max(left.length, right.length)];
+  const size = { width, height, viewBox: `0 0 ${width} ${height}` };
   const svg = element("svg", { ...size, class: "links", role: "img", "aria-label": label });
   const middle = (place) => (place + 0.5) * row;
   right.forEach((text, place) => {

@@ -42,7 +42,8 @@ export function mountEncoder(section, page) {
 function maps({ values, layer, head, page }) {
   const { num_layers, num_heads } = page.settings;
   const places = (count) => [...Array(count).keys()];
-  const header = (text, scope) => element("th", { scope }, text);
+  const header = (text, scope, changes) =>
+    element("th", { scope, onclick: () => page.update(changes) }, text);
   const map = (h) => (l) => {
     const rows = rowsOf(values[`encoder/layer_${l}/self_attention/weights`], h);
     const label = `Layer ${l + 1}, head ${h + 1}`;
@@ -53,8 +54,8 @@ function maps({ values, layer, head, page }) {
     return element("td", {}, element("button", attributes, small));
   };
   const row = (h) =>
-    element("tr", {}, header(`Head ${h + 1}`, "row"), places(num_layers).map(map(h)));
-  const numbers = places(num_layers).map((l) => header(l + 1, "col"));
-  const first = element("tr", {}, header("Layer", "col"), numbers);
+    element("tr", {}, header(`Head ${h + 1}`, "row", { head: h }), places(num_layers).map(map(h)));
+  const numbers = places(num_layers).map((l) => header(l + 1, "col", { layer: l }));
+  const first = element("tr", {}, element("th", {}, "Layer"), numbers);
   return element("table", { class: "heads" }, first, places(num_heads).map(row));
 }

@@ -236,7 +236,7 @@ export class Transformer {
     // With tied embeddings, a logit is the product with the token's embedding (3.4).
     const tied = { kernel: decoder.embedding.pieces.embeddings, bias };
     const [logits] = Projection(x.slice(-1), final_layer ?? tied); // (vocab)
-    this.note?.("output", { logits });
+    this.note?.("output", { logits, probabilities: softmax(logits) });
     const { outputTemperature } = this.switches;
     return outputTemperature === 1 ? logits : logits.map((v) => v / outputTemperature);
   }
@@ -264,9 +264,8 @@ export class Transformer {
 
   // Beam search over one sentence, as decoding/beam.py does it; one beam is greedy.
   // Returns the finished hypotheses, best first, and for each step its candidates: kept,
-  // finished or dropped; `onStep` gets the steps while they grow. `known` has what earlier
-  // searches of this sentence have computed.
-  beamSearch(source, { beams = 4, nBest = 1, lengthPenalty, onStep, known = new Map() }) {
+  // finished or dropped. `known` has what earlier searches of this sentence have computed.
+  beamSearch(source, { beams = 4, nBest = 1, lengthPenalty, known = new Map() }) {
     const alpha = lengthPenalty ?? null; // GNMT's (Wu et al. 2016); null ranks by the mean
     const rank = (total, length) => total / (alpha === null ? length : ((5 + length) / 6) ** alpha);
     const recall = (key, compute) => {
@@ -311,7 +310,6 @@ export class Transformer {
         return { ids: extended(candidate), total: candidate.total, cache };
       });
       steps.push(candidates);
-      onStep?.(steps);
       // Log-probabilities only fall; so no hypothesis can end above this bound.
       const bound = rank(Math.max(...going.map(({ total }) => total)), limit);
       const decided = beams === 1 || bound <= finished[nBest - 1]?.rank;

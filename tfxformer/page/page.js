@@ -119,7 +119,7 @@ function parsed(text, initial) {
 
 let writing = null;
 
-function update(changes) {
+async function update(changes) {
   const before = state;
   const differs = (name) => name in changes && !same(changes[name], before[name]);
   const anew = differs("text") ? OF_TEXT : differs("part") ? OF_SENTENCE : {};
@@ -130,9 +130,25 @@ function update(changes) {
   state = withinLimits({ ...state, ...anew, ...changes });
   clearTimeout(writing); // browsers limit how often an address may change
   writing = setTimeout(write, 200);
-  if (translated) translate();
-  if (changes.section) document.getElementById(state.section)?.scrollIntoView();
+  const ready = translated && translate();
   refresh((view) => view.uses.some((name) => !same(state[name], before[name])));
+  await ready;
+  if (changes.section) lead(changes.section);
+}
+
+// Leads the reader to a section. Those above it are drawn first: they change its place.
+async function lead(id) {
+  const place = Object.keys(views).indexOf(id);
+  if (place < 0) return;
+  const drawn = Object.values(views).slice(0, place + 1).map(showOne);
+  const { section } = views[id];
+  section.scrollIntoView();
+  const heading = section.querySelector("h2");
+  heading.tabIndex = -1;
+  heading.focus({ preventScroll: true });
+  const { scrollY } = window;
+  await Promise.all(drawn);
+  if (scrollY === window.scrollY) section.scrollIntoView(); // the reader has not left
 }
 
 function withinLimits(state) {
@@ -166,15 +182,15 @@ function open(detail) {
 function refresh(concerns = () => true) {
   for (const view of Object.values(views)) {
     view.stale ||= concerns(view);
-    showOne(view);
+    if (view.near) showOne(view);
   }
 }
 
 function showOne(view) {
-  if (!view.stale || !view.near || !walk) return;
+  if (!view.stale || !walk) return;
   view.stale = false;
   view.section.classList.add("shown");
-  view.show(state, walk);
+  return view.show(state, walk);
 }
 
 async function mount() {
@@ -182,7 +198,7 @@ async function mount() {
     (entries) => {
       for (const { target, isIntersecting } of entries) {
         views[target.id].near = isIntersecting;
-        showOne(views[target.id]);
+        if (isIntersecting) showOne(views[target.id]);
       }
     },
     { rootMargin: "300px" },
@@ -267,22 +283,24 @@ function about(name, settings) {
   const { num_layers, decoderLayers, num_heads, d_model, target_vocab_size } = settings;
   const layers = (count) => `${count} layer${count > 1 ? "s" : ""}`;
   return (
-    `The model “${name}” has an encoder of ${layers(num_layers)} and a decoder of ` +
-    `${layers(decoderLayers)}, each layer with ${num_heads} heads. It holds each token as ` +
-    `${d_model} numbers, and can write ${target_vocab_size.toLocaleString("en")} different tokens.`
+    `The model “${name}” has an encoder of ${layers(num_layers)}, each with ${num_heads} heads, and ` +
+    `a decoder of ${layers(decoderLayers)}, each with ${num_heads} heads that read its own tokens ` +
+    `and ${num_heads} that read the encoder’s. It holds each token as ${d_model} numbers, and can ` +
+    `write ${target_vocab_size.toLocaleString("en")} different tokens.`
   );
 }
 
 async function start() {
-  const { name, settings } = await tfxformer.ready;
+  const { name, settings, notebooks } = await tfxformer.ready;
   const decoderLayers = settings.num_decoder_layers ?? settings.num_layers;
   page.settings = { ...settings, decoderLayers };
+  page.notebooks = notebooks;
   document.getElementById("about").textContent = about(name, page.settings);
   await mount();
   state = withinLimits({ ...INITIAL, ...read(location.href) });
   addEventListener("hashchange", ({ newURL }) => update(read(newURL)));
   await translate();
-  document.getElementById(state.section)?.scrollIntoView();
+  lead(state.section);
 }
 
 start().catch((error) => (status.textContent = error.message));

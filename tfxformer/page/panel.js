@@ -32,7 +32,7 @@ export function makePanel(page) {
     if (mine !== newest) return;
     const known = { name, about, values: { ...walk.values, ...logits }, weights, walk, step: row };
     content.append(shape(known), element("p", { class: "formula" }, formula(about.formula)));
-    content.append(...numbers(known, { row, unit, head }), whereabouts(about));
+    content.append(...numbers(known, { row, unit, head }), whereabouts(about, page.notebooks));
   }
   return { node, open };
 }
@@ -45,17 +45,21 @@ function shape({ values, name }) {
   return element("p", {}, `Shape: ${shape.join(" × ")}: ${ofHeads}${text}.`);
 }
 
-function whereabouts({ where: [python, notebook, section] }) {
+// A page on the site of the documentation links to the notebooks there.
+function whereabouts({ where: [python, notebook, section] }, notebooks) {
   const code = (text) => element("code", {}, text);
-  const notebooks = [" In the notebooks: ", code(`${notebook}.ipynb`), `, “${section}”.`];
-  return element("p", { class: "where" }, "In Python: ", code(python), ".", notebooks);
+  const anchor = section.toLowerCase().replace(/[^a-z0-9]+/g, "-");
+  const href = notebooks !== null && `${notebooks}/${notebook}.html#${anchor}`;
+  const link = element("a", { href }, code(`${notebook}.ipynb`), `, “${section}”`);
+  const text = ["In Python: ", code(python), ". In the notebooks: ", link, "."];
+  return element("p", { class: "where" }, text);
 }
 
 // Its numbers, of which the reader picks one.
 function numbers(known, { row, unit, head }) {
   const { name, values, walk, step } = known;
   const { shape, data } = values[name];
-  const wrapped = shape.length === 1; // the logits
+  const wrapped = shape.length === 1; // logits, probabilities
   const filled = element("p", { class: "filled", "aria-live": "polite" });
   const box = element("div", { class: "box" });
   const within = (place, axis) => Math.min(place, shape.at(axis) - 1);
@@ -73,7 +77,8 @@ function numbers(known, { row, unit, head }) {
       cell: [Math.max(1, Math.min(22, width)), height],
       label: "The numbers. The arrow keys move.",
       chosen: wrapped ? cellOf(at.unit) : { row: at.row, column: at.unit },
-      ...(name.endsWith("/weights") && SHARES),
+      columns: /(scores|weights)$/.test(name) ? columnTokens(known).map(spell) : [],
+      ...(/(weights|probabilities)$/.test(name) && SHARES),
       onPoint(row, column) {
         if (wrapped) at.unit = row * WIDTH + column;
         else Object.assign(at, { row, unit: column });
@@ -113,6 +118,10 @@ function rowTokens({ name, about, walk }) {
   return about.stack === "encoder" || ofSource ? walk.sourceTokens : shifted(walk);
 }
 
+// The tokens that scores and weights are about.
+const columnTokens = ({ about, walk }) =>
+  about.cross || about.stack === "encoder" ? walk.sourceTokens : shifted(walk);
+
 // Which number it is, for the reader.
 function naming(known, { row, unit }) {
   const { name, about, walk, step } = known;
@@ -122,6 +131,5 @@ function naming(known, { row, unit }) {
   }
   const token = spell(rowTokens(known)[row]);
   if (!/(scores|weights)$/.test(name)) return `${token}, number ${unit + 1}`;
-  const columns = about.cross || about.stack === "encoder" ? walk.sourceTokens : shifted(walk);
-  return `${token} reads ${spell(columns[unit])}`;
+  return `${token} reads ${spell(columnTokens(known)[unit])}`;
 }

@@ -7,12 +7,14 @@ import { rowsOf } from "./matrix.js";
 import { moments } from "./model.js";
 
 const WIDTH = 64; // hidden units in a row of their picture
+const LITTLE = 0.05; // of a row's length: a change that does little
 
 const STEPS =
   "The layer puts the results of all heads side by side, and the output matrix mixes them into " +
   "one row. Then the feed-forward network works on each token alone. Around both, the layer adds " +
   "the output to what came in (a residual connection), and it normalises: it gives each row about " +
-  "the same mean and deviation (how far the numbers are from the mean).";
+  "the same mean and deviation (how far the numbers are from the mean). The paper calls both " +
+  "together Add & Norm.";
 const HIDDEN =
   "Each hidden unit looks for a pattern in the token’s row. If it finds the pattern, it fires: " +
   "it adds a row of its own to the output.";
@@ -82,12 +84,18 @@ function drawHidden(shown) {
 function drawStream(shown) {
   const layers = Array.from(Array(shown.page.settings.num_layers).keys());
   const names = ["encoder/embedding/output", ...layers.map((i) => `encoder/layer_${i}/ffn/result`)];
-  return names.map((name, place) => {
+  const little = [];
+  const lines = names.map((name, place) => {
     if (!place) return lineOf(shown, name, "enters the encoder");
     const [before, after] = [rowOf(shown, names[place - 1]), rowOf(shown, name)];
     const change = length(after.map((v, unit) => v - before[unit])) / length(before);
     const row = lineOf(shown, name, `after layer ${place}`, `changed by ${percent(change)}`);
     if (place - 1 === shown.layer) row.classList.add("chosen");
+    if (change < LITTLE) little.push(place);
     return row;
   });
+  const note =
+    `Layers that do little for this token: ${little.join(", ")}. ` +
+    `They change it by less than ${100 * LITTLE}%.`;
+  return little.length ? [...lines, element("p", { class: "note" }, note)] : lines;
 }

@@ -11,8 +11,19 @@ export const EXAMPLES = [
   "Ela partiu o copo e partiu para Lisboa.",
 ];
 
+const BYTES =
+  "A token such as <0xC3> is one byte of a character that is not in the model’s list.";
+
 // Whether the reader has chosen a step's token, against the model.
 export const isChosen = ({ id, candidates }) => id !== candidates[0].id;
+
+// Tells that she has, and undoes it. It keeps its place without a choice: what is below
+// never moves under the pointer.
+export function choiceNote({ steps }, page) {
+  const undo = element("button", { onclick: () => page.update({ forced: [] }) }, "Undo");
+  const style = !steps?.some(isChosen) && "visibility: hidden";
+  return element("p", { class: "note", style }, "You chose the dashed token. ", undo);
+}
 
 export function mountType(section, page) {
   const text = document.getElementById("text");
@@ -52,7 +63,9 @@ function examples(page) {
   const choose = (text) => () => page.update({ text });
   const button = (text) => element("button", { onclick: choose(text), lang: "pt" }, text);
   const items = EXAMPLES.map((text) => element("li", {}, button(text)));
-  const note = "Or take one of these. The model “pt_en” gets the last two wrong.";
+  const note =
+    "Or take one of these. The last two have a word with two meanings: “rota” is torn or a route, " +
+    "“partiu” is broke or left.";
   const list = element("ul", { class: "examples" }, items);
   return element("div", {}, element("p", { class: "note" }, note), list);
 }
@@ -72,7 +85,7 @@ function tokensOf(part, place, page) {
   const lead = (changes) => page.update({ part: place, ...changes });
   const read = chips(part.sourceTokens, {
     notes: part.source,
-    onPick: (token) => lead({ token, section: "embedding" }),
+    onPick: (token) => lead({ token, position: token, section: "embedding" }),
     pickLabel: () => "See how this token becomes numbers",
   });
   const steps = part.steps ?? [];
@@ -86,10 +99,14 @@ function tokensOf(part, place, page) {
       pickLabel: () => "See how the model chose this token",
     },
   );
+  const tokens = [...part.sourceTokens, ...steps.map(({ token }) => token)];
+  const bytes = tokens.some((token) => token.startsWith("<0x"));
   return [
     element("h3", {}, "The model reads these tokens. Under each is its id."),
     read,
     element("h3", {}, "It writes these tokens. Under each is its probability."),
     written,
+    choiceNote(part, page),
+    element("p", { class: "note" }, bytes ? BYTES : ""),
   ];
 }

@@ -7,7 +7,7 @@
 // breaks.
 //
 //   load { model, weights }: what __init__.py writes; weights in base64
-//     -> { name, settings }
+//     -> { name, settings, notebooks }: the last is their address, if there is one
 //   tokenize { text }
 //     -> { parts: [{ space, text, source, sourceTokens }], space }: sentences as Translator
 //        splits them, each with the white space before it; ids end with the end token
@@ -27,8 +27,8 @@
 //        layer_N/{self_attention,cross_attention,ffn}/: x, input, sum, result (length,
 //        d_model); of attention: query, key, value, concatenation, output (length, d_model; head
 //        beside head), scores (q·k, scaled, before the mask) and weights (heads, target,
-//        source); of ffn: hidden (length, dff), output. And output/logits (vocab),
-//        of the token after target.
+//        source); of ffn: hidden (length, dff), output. And output/logits and
+//        output/probabilities (vocab), of the token after target.
 //        The decoder's self_attention/key and value are the KV cache.
 //   weights { names } -> { name: { shape, data } }: the model's own numbers, by their names
 //     in Python, such as encoder/layer_0/ffn/hidden/kernel; what a model lacks is left out.
@@ -37,7 +37,6 @@
 //     -> { hypotheses: [{ ids, tokens, translation, total, score, rank }], steps: [[{ parent,
 //        id, token, total, state: "kept" | "finished" | "dropped", place }]] }; `parent`
 //        and `place` number the hypotheses before and after the step
-//     event: { steps }, those so far, while the search takes long
 
 import { INTACT, Transformer, likeliest } from "./model.js";
 import { fromBase64, readWeights } from "./matrix.js";
@@ -45,7 +44,6 @@ import { partsOf } from "./sentences.js";
 import { END_ID, START_ID, Tokenizer } from "./tokenizer.js";
 
 const MOST_CHARACTERS = 2000; // a page is for sentences
-const LONG = 30; // milliseconds that the reader may wait for a part of an answer
 
 let loaded = null; // what `load` read
 const cancelled = new Set();
@@ -75,7 +73,7 @@ function load({ model, weights }) {
   const target = model.target ? new Tokenizer(model.target) : source;
   loaded = { ...model, buffer: bytes.buffer, source, target, byBits: new Map() };
   modelFor({});
-  return { name: model.name, settings: model.settings };
+  return { name: model.name, settings: model.settings, notebooks: model.notebooks };
 }
 
 const bytesOf = (shape) => (shape.length === 1 ? 4 * shape[0] : 2 * shape[0] * shape[1]);
@@ -201,27 +199,20 @@ function flat(value) {
   return { shape: [parts.length, ...(parts[0]?.shape ?? [])], data };
 }
 
-function beam({ source, beams, nBest, lengthPenalty }, { tell }) {
+function beam({ source, beams, nBest, lengthPenalty }) {
   const model = modelFor({});
   const key = source.join();
   if (searched.key !== key) searched = { key, known: new Map() };
   const token = (id) => loaded.target.tokens([id])[0];
-  const spelt = (steps) =>
-    steps.map((step) => step.map((one) => ({ ...one, token: token(one.id) })));
-  let told = performance.now();
-  const onStep = (steps) => {
-    if (performance.now() - told < LONG) return;
-    tell({ steps: spelt(steps) });
-    told = performance.now();
-  };
-  const options = { beams, nBest, lengthPenalty, onStep, known: searched.known };
+  const options = { beams, nBest, lengthPenalty, known: searched.known };
   const { hypotheses, steps } = model.beamSearch(source, options);
   const finished = hypotheses.map((hypothesis) => ({
     ...hypothesis,
     tokens: hypothesis.ids.map(token),
     translation: loaded.target.decode(hypothesis.ids),
   }));
-  return { hypotheses: finished, steps: spelt(steps) };
+  const spelt = (step) => step.map((one) => ({ ...one, token: token(one.id) }));
+  return { hypotheses: finished, steps: steps.map(spelt) };
 }
 
 function modelFor(switches) {
