@@ -318,6 +318,17 @@ def settings():
     return "\n".join(rows)
 
 
+def claims():
+    """The table of claims in the stored outputs of why_attention."""
+    path = ROOT / "notebooks" / "why_attention.ipynb"
+    for cell in json.loads(path.read_text("utf-8"))["cells"]:
+        for output in cell.get("outputs", ()):
+            text = "".join(output.get("data", {}).get("text/markdown", ""))
+            if text.startswith("| claim |"):
+                return text
+    raise ValueError(f"{path} has no table of claims: run the notebook")
+
+
 def hours():
     """A table of the hours that the presets take, and how they are computed."""
     from tfxformer.config import PRESETS, load_config
@@ -357,7 +368,7 @@ def parameters(config):
     return size * d + model.num_layers * (encoder + decoder) + last_norms
 
 
-MAKERS = (command_groups, commands, names, options, settings, hours)
+MAKERS = (claims, command_groups, commands, names, options, settings, hours)
 MAKERS = {maker.__name__: maker for maker in MAKERS}
 
 

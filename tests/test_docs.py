@@ -79,6 +79,17 @@ def test_parameters_are_counted_as_the_model_has_them():
         assert module("made").parameters(config) == model.count_params()
 
 
+def test_the_glossary_names_a_notebook_that_has_the_term():
+    page = (DOCS / "glossary.md").read_text("utf-8")
+    rows = re.findall(r"(?m)^\| ([^|]+) \| [^|]+ \| \[\w+\]\((\S+)\) \|$", page)
+    assert len(rows) > 20 and rows == sorted(rows, key=lambda row: row[0].lower())
+    for terms, path in rows:
+        cells = json.loads((DOCS / path).read_text("utf-8"))["cells"]
+        text = " ".join("".join(cell["source"]) for cell in cells).lower()
+        for term in terms.split(", "):
+            assert re.search(rf"\b{term.lower()}", text), f"{path} lacks {term}"
+
+
 def test_names_link_to_the_files_that_define_them():
     links = module("made").NAME
     for page in PAGES:
