@@ -35,6 +35,8 @@ MENU = re.compile(r"(?:^## (.*)\n\n)?^<!-- toctree -->\n((?:.+\n)+)", re.MULTILI
 # The picture of the front page that links to the page of the shipped model.
 PICTURE = "page.png"
 LINKED = r'<a href="page.html">\g<0></a>'
+# Target tokens a second of `tutorial` on the faster machine of benchmarks/README.md.
+FAST_MACHINE = 10_112
 # The comment "made: page" becomes this; `write_files` writes the page.
 PAGE = (
     '<p><a href="page.html"><strong>Open the page of the shipped model</strong></a> '
@@ -316,7 +318,58 @@ def settings():
     return "\n".join(rows)
 
 
-MAKERS = {x.__name__: x for x in (command_groups, commands, names, options, settings)}
+def claims():
+    """The table of claims in the stored outputs of why_attention."""
+    path = ROOT / "notebooks" / "why_attention.ipynb"
+    for cell in json.loads(path.read_text("utf-8"))["cells"]:
+        for output in cell.get("outputs", ()):
+            text = "".join(output.get("data", {}).get("text/markdown", ""))
+            if text.startswith("| claim |"):
+                return text
+    raise ValueError(f"{path} has no table of claims: run the notebook")
+
+
+def hours():
+    """A table of the hours that the presets take, and how they are computed."""
+    from tfxformer.config import PRESETS, load_config
+
+    file = ROOT / "benchmarks" / "training_speed.json"
+    measured = json.loads(file.read_text("utf-8"))["ways"]["ours, same"]
+    speeds = measured["tokens_per_second"], FAST_MACHINE
+    configs = {name: load_config(name) for name in PRESETS if name != "tiny"}
+    base = parameters(configs["tutorial"])
+    rows = [
+        "| computed | target tokens | parameters | times `tutorial`'s | hours |",
+        "|---|---|---|---|---|",
+    ]
+    for name, config in configs.items():
+        training = config.training
+        positions = training.steps * training.tokens_per_batch
+        tokens = positions * (1 - measured["target_padding"])
+        times = parameters(config) / base
+        # With two digits that count.
+        slow, fast = (float(f"{tokens * times / x / 3600:.2g}") for x in speeds)
+        rows.append(
+            f"| `{name}` | {tokens / 1e6:,.0f} million | {times * base / 1e6:,.1f} "
+            f"million | {times:.1f} | {fast:,g} to {slow:,g} |"
+        )
+    return "\n".join(rows)
+
+
+def parameters(config):
+    """How many parameters a preset's model has; tests compare it with the model's."""
+    model, size = config.model, config.tokenizer.vocab_size
+    d, dff = model.d_model, model.dff
+    attention, norm = 4 * (d * d + d), 2 * d
+    feed_forward = 2 * d * dff + dff + d
+    encoder = attention + feed_forward + 2 * norm
+    decoder = 2 * attention + feed_forward + 3 * norm
+    last_norms = 2 * norm if model.norm == "pre" else 0
+    return size * d + model.num_layers * (encoder + decoder) + last_norms
+
+
+MAKERS = (claims, command_groups, commands, names, options, settings, hours)
+MAKERS = {maker.__name__: maker for maker in MAKERS}
 
 
 def adapt_docstring(app, what, name, found, options, lines):

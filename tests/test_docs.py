@@ -57,6 +57,39 @@ def test_generated_parts_of_pages_are_up_to_date():
         assert made.renewed(text) == text, stale
 
 
+def test_the_hours_of_the_large_presets_are_those_that_are_computed():
+    made = module("made")
+    table = (DOCS / "train.md").read_text("utf-8")
+    for name in ("base", "big"):
+        [hours] = re.findall(rf"`{name}` .*\| (\S+ to \S+) \|$", made.hours(), re.M)
+        assert re.search(rf"(?m)^\| `{name}`, .* \| {hours} \(computed\)", table)
+
+
+def test_parameters_are_counted_as_the_model_has_them():
+    from tfxformer import Transformer
+    from tfxformer.config import load_config
+
+    for name in ("tiny", "tutorial"):
+        config = load_config(name)
+        sizes = config.model.model_dump()
+        vocab_size = config.tokenizer.vocab_size
+        vocabularies = ("input_vocab_size", "target_vocab_size")
+        model = Transformer(**sizes, **dict.fromkeys(vocabularies, vocab_size))
+        model.build()
+        assert module("made").parameters(config) == model.count_params()
+
+
+def test_the_glossary_names_a_notebook_that_has_the_term():
+    page = (DOCS / "glossary.md").read_text("utf-8")
+    rows = re.findall(r"(?m)^\| ([^|]+) \| [^|]+ \| \[\w+\]\((\S+)\) \|$", page)
+    assert len(rows) > 20 and rows == sorted(rows, key=lambda row: row[0].lower())
+    for terms, path in rows:
+        cells = json.loads((DOCS / path).read_text("utf-8"))["cells"]
+        text = " ".join("".join(cell["source"]) for cell in cells).lower()
+        for term in terms.split(", "):
+            assert re.search(rf"\b{term.lower()}", text), f"{path} lacks {term}"
+
+
 def test_names_link_to_the_files_that_define_them():
     links = module("made").NAME
     for page in PAGES:

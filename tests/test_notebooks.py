@@ -3,17 +3,19 @@
 import gzip
 import os
 import re
+import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
+pytest.importorskip("nbformat", reason="pip install 'tfxformer[test]'")
+
+import nbformat
+from notebook_runs import NAMES, ROOT, answers_of, claims_of, path_of, run
+
 import tfxformer
 
-nbformat = pytest.importorskip("nbformat", reason="pip install 'tfxformer[test]'")
-
-ROOT = Path(__file__).parents[1]
-NOTEBOOKS = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
-QUICK = 20  # training steps in these tests, in place of a line such as STEPS = 600
 FEWEST_WORDS = 10  # shorter sentences are too common to compare
 TUTORIAL = "vou então muito rapidamente partilhar convosco"  # its sentence
 # Paths and addresses of a machine, and the traceback of a failed cell.
@@ -24,7 +26,7 @@ PRIVATE = re.compile(
 
 
 def read(name):
-    notebook = nbformat.read(ROOT / "notebooks" / f"{name}.ipynb", as_version=4)
+    notebook = nbformat.read(path_of(name), as_version=4)
     nbformat.validate(notebook)
     return notebook, [cell for cell in notebook.cells if cell.cell_type == "code"]
 
@@ -44,7 +46,7 @@ def plain(text):
     return " ".join(re.findall(r"\w+", text.lower()))
 
 
-@pytest.mark.parametrize("name", NOTEBOOKS)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_notebook_is_stored_with_clean_outputs_of_all_cells(name):
     notebook, cells = read(name)
     assert "%pip install" in cells[0].source  # installs the package
@@ -59,7 +61,7 @@ def test_a_notebook_is_stored_with_clean_outputs_of_all_cells(name):
     assert not any(cell.metadata for cell in notebook.cells)
 
 
-@pytest.mark.parametrize("name", NOTEBOOKS)
+@pytest.mark.parametrize("name", NAMES)
 def test_each_picture_of_a_notebook_has_a_text_alternative(name):
     notebook, _ = read(name)
     for cell, after in zip(notebook.cells, [*notebook.cells[1:], {}], strict=True):
@@ -78,7 +80,7 @@ def test_notebooks_contain_no_sentences_of_third_party_data():
     files = [*(ROOT.parent / "shared" / "data").rglob("*.tsv*")]
     if not files:
         pytest.skip("no ../shared/data beside this checkout")
-    ours = [plain("\n".join(everything(read(name)[0]))).split() for name in NOTEBOOKS]
+    ours = [plain("\n".join(everything(read(name)[0]))).split() for name in NAMES]
     begins = {tuple(x[i : i + FEWEST_WORDS]) for x in ours for i in range(len(x))}
     for file in files:
         opened = gzip.open if file.suffix == ".gz" else open
@@ -89,17 +91,51 @@ def test_notebooks_contain_no_sentences_of_third_party_data():
                 assert len(start) < FEWEST_WORDS or fine, text
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_a_notebook_keeps_its_checks_out_of_the_reader_s_sight(name):
+    _, cells = read(name)
+    assert claims_of(name)
+    asserts = [line for cell in cells for line in cell.source.splitlines()]
+    asserts = [line for line in asserts if line.lstrip().startswith("assert")]
+    # In `transformer`, you check each layer against the package's.
+    assert len(asserts) <= (15 if name == "transformer" else 0), asserts
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_notebook_imports_only_what_its_first_cell_installs(name):
+    _, cells = read(name)
+    code = "\n".join(cell.source for cell in cells)
+    modules = {*re.findall(r"(?m)^ *(?:from|import) (\w+)", code)}
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    project = settings["project"]
+    installed = project["dependencies"] + project["optional-dependencies"]["plots"]
+    installed = {re.match(r"\w+", package)[0] for package in installed}
+    known = installed | {"tfxformer", "IPython"} | sys.stdlib_module_names
+    assert modules <= known
+    if "tfxformer.notebooks" in code:
+        assert "tfxformer.notebooks" in settings["tool"]["setuptools"]["packages"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_exercise_of_a_notebook_has_an_answer(name):
+    notebook, _ = read(name)
+    [exercises] = [x.source for x in notebook.cells if "## Exercises" in x.source]
+    asked = re.findall(r"(?m)^(\d+)\. ", exercises)
+    assert asked == re.findall(r"<summary>Answer (\d+)</summary>", exercises)
+    assert answers_of(notebook)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", NOTEBOOKS)
-def test_a_notebook_runs_without_errors(name, tmp_path, monkeypatch):
+@pytest.mark.parametrize("name", NAMES)
+def test_a_notebook_runs_with_its_claims_and_the_answers_to_its_exercises(
+    name, tmp_path, monkeypatch
+):
     """In a folder of its own, with fewer training steps."""
-    nbclient = pytest.importorskip("nbclient", reason="pip install 'tfxformer[test]'")
+    pytest.importorskip("nbclient", reason="pip install 'tfxformer[test]'")
     # The kernel imports the package that these tests import, installed or not.
     paths = [str(Path(tfxformer.__file__).parents[1]), os.environ.get("PYTHONPATH")]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, paths)))
-    (notebook, cells), resources = read(name), {"metadata": {"path": str(tmp_path)}}
-    for cell in cells:
-        cell.source = re.sub(r"(?m)^(\w*STEPS) = \d+", rf"\1 = {QUICK}", cell.source)
-    nbclient.NotebookClient(notebook, timeout=900, resources=resources).execute()
+    notebook = run(name, tmp_path)
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
     outputs = [output for cell in cells for output in cell.outputs]
     assert not [x.text for x in outputs if x.get("name") == "stderr"]

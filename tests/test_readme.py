@@ -1,4 +1,4 @@
-"""The README's examples run as printed, in the order printed."""
+"""The examples of the README and of the first steps run as printed, in their order."""
 
 import json
 import os
@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-README = (ROOT / "README.md").read_text("utf-8")
 BLOCK = re.compile(r"(<!-- [^\n]+ -->\n)?```(bash|console|python)\n(.*?)```", re.DOTALL)
 # What a server prints when it can be called.
 READY = {"serve": "ready: ", "demo": "http://"}
@@ -21,9 +20,9 @@ READY = {"serve": "ready: ", "demo": "http://"}
 INSTALLS = ("git clone ", "python3 -m venv ", "pip install ")
 
 
-def examples():
-    """The commands of the README with the output that it shows, and Python code."""
-    for marker, language, text in BLOCK.findall(README):
+def examples(page):
+    """The commands of a page with the output that it shows, and Python code."""
+    for marker, language, text in BLOCK.findall((ROOT / page).read_text("utf-8")):
         if marker or "sphinx-build" in text:
             continue
         if language == "python":
@@ -57,7 +56,14 @@ def stop(server):
 
 
 @pytest.mark.slow
-def test_the_readme_runs_from_top_to_bottom(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("page", "commands", "made"),
+    [
+        ("README.md", 10, "english.txt"),
+        ("docs/first_steps.md", 5, "models/first/1/saved_model.pb"),
+    ],
+)
+def test_a_page_runs_from_top_to_bottom(page, commands, made, tmp_path, monkeypatch):
     for extra in ("matplotlib", "uvicorn"):
         pytest.importorskip(extra, reason="pip install '.[serve,plots]'")
     (tmp_path / "recipes").symlink_to(ROOT / "recipes")
@@ -65,7 +71,7 @@ def test_the_readme_runs_from_top_to_bottom(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     server, ran = None, 0
     try:
-        for command, expected in examples():
+        for command, expected in examples(page):
             if command.split()[1] in READY and "--to" not in command:
                 stop(server)
                 server = start(command.partition("#")[0], tmp_path / "server.log")
@@ -84,4 +90,6 @@ def test_the_readme_runs_from_top_to_bottom(tmp_path, monkeypatch):
             ran += 1
     finally:
         stop(server)
-    assert ran >= 10 and Path("english.txt").read_text("utf-8").count("\n") == 50
+    assert ran >= commands and Path(made).exists()
+    if page == "README.md":
+        assert Path(made).read_text("utf-8").count("\n") == 50

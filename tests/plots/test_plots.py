@@ -53,6 +53,7 @@ HEADS = weights(2, 2, 2, 3)
         (lambda: plots.draw_positions(POSITIONS), POSITIONS[:, ::2]),
         (lambda: plots.draw_positions(POSITIONS, "curves", (1, 5)), POSITIONS[:, 1]),
         (lambda: plots.draw_positions(POSITIONS, "similarity"), UNIT @ UNIT.T),
+        (lambda: plots.draw_tensors({"x": HEADS[0, 0]}, [*"ab"]), HEADS[0, 0]),
         (
             lambda: plots.draw_schedules({"a": lambda step: step / 9}, 10),
             np.arange(10) / 9,
@@ -83,6 +84,17 @@ def test_each_plot_shows_its_data_fits_its_page_and_follows_the_user_s_style(
         for label in (*axes.get_xticklabels(), axes.title, axes.xaxis.label):
             assert same_color(label.get_color(), "white")
     assert figure.get_supxlabel() or any(axes.get_xlabel() for axes in figure.axes)
+
+
+def test_draw_tensors_centres_the_colours_of_each_matrix_on_zero():
+    tensors = {"first": [[1, -3], [0, 2]], "second": [[0.1, 0.2, 0.3]] * 2}
+    first, second = panels(plots.draw_tensors(tensors, [*"ab"]))
+    assert first.images[0].get_clim() == (-3, 3)
+    assert second.images[0].get_clim() == (-0.3, 0.3)
+    assert second.get_title() == "second\n2 × 3"
+    assert labels(first.yaxis) == [*"ab"] and not labels(second.yaxis)
+    with pytest.raises(ValueError, match="3 tokens, first has shape"):
+        plots.draw_tensors(tensors, [*"abc"])
 
 
 def test_draw_attention_gives_each_head_a_panel_on_one_colour_scale():

@@ -251,6 +251,45 @@ def _normalize(vectors):
     return vectors / np.maximum(lengths, 1e-12)
 
 
+def draw_tensors(tensors, tokens):
+    r"""Draws matrices with a row for each token, side by side.
+
+    Blue is negative, white is 0, red is positive. Each matrix has a scale of its own.
+
+    Args:
+        tensors: a dict of names and arrays ``(tokens, columns)``, in the order in which
+            a layer computes them.
+        tokens: the tokens of the rows, strings.
+
+    Returns:
+        A Matplotlib figure. The names of matrices have their shapes below.
+
+    Raises:
+        ValueError: when the numbers of tokens and rows differ.
+
+    Example:
+        >>> figure = draw_tensors({"x": [[1, -1], [0, 2]]}, ["▁a", "▁cat"])
+        >>> figure.axes[0].get_title()
+        'x\n2 × 2'
+    """
+    matrices = {name: np.asarray(matrix) for name, matrix in tensors.items()}
+    for name, matrix in matrices.items():
+        if matrix.ndim != 2 or len(matrix) != len(tokens):
+            raise ValueError(f"{len(tokens)} tokens, {name} has shape {matrix.shape}")
+    # Wide matrices have wider panels, and narrow ones have room for their names.
+    widths = [max(matrix.shape[1], 40) for matrix in matrices.values()]
+    with drawing(PANELS_WIDTH + 1, 1 + 0.2 * len(tokens)) as figure:
+        panels = figure.subplots(1, len(matrices), width_ratios=widths, squeeze=False)
+        for axes, (name, matrix) in zip(panels[0], matrices.items(), strict=True):
+            most = max(abs(matrix).max(), 1e-12)
+            axes.imshow(matrix, cmap="RdBu_r", vmin=-most, vmax=most)
+            axes.set_title(f"{name}\n{len(matrix)} × {matrix.shape[1]}")
+            axes.set(xticks=[], yticks=[])
+        panels[0, 0].set_yticks(range(len(tokens)), tokens)
+        figure.supxlabel("numbers of each token's vector (no unit)", size=9)
+    return figure
+
+
 def draw_schedules(schedules, steps):
     """Draws learning rates over training steps (section 5.3).
 

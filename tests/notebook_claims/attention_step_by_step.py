@@ -1,0 +1,105 @@
+# %% after: three = ["cat", "dog", "milk"]
+lengths = np.linalg.norm(X, axis=1)
+cosines = X @ X.T / lengths / lengths[:, None]
+assert cosines[0, 1] > 0.95 > 0.6 > cosines[0, 2], "cat and dog point the same way"
+# %% after: shares = softmax(scores)
+assert np.allclose(shares.sum(axis=1), 1)
+assert shares[0, :2].sum() > 0.95 and abs(shares[0, 0] - shares[0, 1]) < 0.15
+assert np.abs(shares[0] @ X - X[:2].mean(axis=0)).max() < 0.1, "almost their mean"
+# %% after: keys = np.eye(3)  # one key for each word
+assert np.allclose(hard @ values, 20, atol=1e-9)
+# %% after: def ids(texts):
+assert right >= 0.9 * len(held_out)
+# %% after: HEAD = 1  # head 2
+layer_q = np.array(mha.query_dense(X[None]))[0, :, HEAD * d_k : (HEAD + 1) * d_k]
+layer_k, layer_v = (np.array(x)[0, HEAD] for x in mha.project(X[None]))
+for ours, layers in ((Q, layer_q), (K, layer_k), (V, layer_v)):
+    np.testing.assert_allclose(ours, layers, atol=1e-5)
+# %% after: scores = Q @ K.T
+assert np.isclose(scores[3, 0], sum(Q[3, n] * K[0, n] for n in range(d_k)), atol=1e-5)
+# %% after: weights = softmax(scaled)
+np.testing.assert_allclose(weights.sum(axis=1), 1, atol=1e-6)
+assert apart < 1e-5
+assert weights[3].max() == weights[3, tokens.index(best[0])]
+# %% after: def measure(d_k, scale, draws=2000, keys=16):
+for size, one, other in zip(SIZES, raw, divided, strict=True):
+    assert abs(one[0] / size**0.5 - 1) < 0.1, "a deviation of the root of d_k"
+    assert abs(other[0] - 1) < 0.1, "a deviation of 1 for any d_k"
+assert raw[-1][1] > 0.9 > 0.5 > divided[-1][1]
+assert divided[-1][2] > 100 * raw[-1][2]
+for column in (1, 2):  # with scaling, almost the same from 4 on
+    values = [row[column] for row in divided[1:]]
+    assert max(values) < 1.1 * min(values)
+# %% after: padded = f"{text} <pad> <pad>"
+x, may = X_padded[None], visible[None]
+_, layer_padded = mha(x, x, value_mask=may, return_attention_scores=True)
+layer_padded = np.array(layer_padded)[0, HEAD]
+np.testing.assert_allclose(layer_padded, softmax(masked), atol=1e-5)
+assert (layer_padded[:, 4:] == 0.0).all(), "not nearly 0: exactly 0"
+np.testing.assert_allclose(layer_padded[:4, :4], weights, atol=1e-5)
+# %% after: triangle = np.where(np.tril(np.ones((4, 4), bool)), 0.0, -np.inf)
+assert ((seen[0, 0]) == (triangle == 0)).all()
+_, layer_causal = mha(X[None], X[None], mask=seen, return_attention_scores=True)
+layer_causal = np.array(layer_causal)[0, HEAD]
+np.testing.assert_allclose(layer_causal, causal, atol=1e-5)
+assert (layer_causal[np.triu_indices(4, 1)] == 0.0).all(), "0.0, not 1e-9"
+assert layer_causal[0, 0] == 1.0, "the first word can read only itself"
+# %% after: with np.errstate(invalid="ignore"):
+assert (np.array(nothing) == 0).all()
+# %% after: Z = weights @ V
+mean = sum(weights[3, j] * V[j] for j in range(4))
+np.testing.assert_allclose(Z[3], mean, atol=1e-5)
+# %% after: for h in range(mha.num_heads):
+np.testing.assert_allclose(heads[HEAD], Z, atol=1e-5)
+np.testing.assert_allclose(output, layer_output, atol=1e-4)
+# %% after: fresh = MultiHeadAttention(num_heads=2, key_dim=3)
+np.testing.assert_allclose(result, expected, atol=1e-5)
+# %% after: weights = softmax(factors)
+x, of_layer = scaled_dot_product_attention(*(m[None, None] for m in (Q, K, V)))
+np.testing.assert_allclose(Z_4, np.array(x)[0, 0, 3], atol=1e-5)
+np.testing.assert_allclose(weights, np.array(of_layer)[0, 0], atol=1e-5)
+assert not np.isclose(factors[3].sum(), 1) and factors[3].min() < 0
+# %% after: def three_kinds(model, english, spanish):
+# The whole model computes the same when you call it on the pair.
+model((ids([english]), ids([f"<start> {spanish}"])))
+whole = np.array(model.decoder.last_attn_scores)[0]
+np.testing.assert_allclose(in_cross, whole, atol=1e-5)
+assert (in_decoder[:, np.triu(np.ones((5, 5), bool), 1)] == 0.0).all()
+# %% after: cross = model.decoder.dec_layers[0].cross_attention.mha
+assert moved[0] == 0 and min(moved[1:]) > 0.01
+assert (cross_weights @ v).shape == (len(target_in), d_k)
+# %% after: kinds = {"encoder self": in_encoder, "decoder self": in_decoder, "cross": in_cross}
+assert in_encoder.shape == (mha.num_heads, len(source), len(source))
+assert in_decoder.shape == (mha.num_heads, len(target_in), len(target_in))
+assert in_cross.shape == (mha.num_heads, len(target_in), len(source))
+# %% after: def cosine(a, b):
+assert np.isclose(rows[0][0], rows[1][0])
+assert np.isclose(2 * rows[0][1], rows[1][1])
+assert rows[1][2] > rows[0][2]
+# %% after: vocabulary = ["black", "white", "cat", "dog", "cow", "horse", *DEEDS, *DRINKS]
+assert rows[1][0] < 60 < rows[1][1] < 110 < rows[1][2]
+# %% after: text, spanish = "the black cat drank the milk", "el gato negro bebió la leche"
+np.testing.assert_allclose(milk.sum(axis=1), 1, atol=1e-5)
+mean = found[2].mean(axis=0)
+for row, word in ((1, "cat"), (2, "black")):
+    assert text.split()[mean[row].argmax()] == word, "the attention changes places, too"
+# %% after: print(f"{'':27}{'translation':37}on “making”  on the object")
+assert on_object > on_verb
+# %% after: def difference(model):
+assert (rows[1] > 0.1).all(), "no two heads have become one"
+# %% after: def has(pair, *any_of):
+assert sum(map(len, patterns.values())) == len(pairs)
+assert np.mean(rows[1:]) < np.mean(rows[0]), "heads are of use"
+assert len({tuple(row) for row in rows[1:]}) > 1, "losses differ from head to head"
+# %% after: SIDE, PATCH = 60, 6
+query = 6 * centred[43]
+expected = softmax(query @ centred.T / PATCH).reshape(count, count)
+np.testing.assert_allclose(eye, expected, atol=1e-5)
+assert np.isclose(eye[4, 3], eye[4, 6]) and eye[4, 3] + eye[4, 6] > 0.5
+# %% after: layer = MultiHeadAttention(num_heads=4, key_dim=16)
+assert np.array(weights).nbytes == 4 * 4 * 2048**2
+assert said.group() == "17 positions exceed max_length=16"
+# %% answer: 1
+assert abs(ours - layers).max() < 1e-5
+# %% answer: 2
+assert sharp.max(axis=1).mean() > 0.9 and np.allclose(flat, 1 / 4)

@@ -1,0 +1,54 @@
+# %% after: TRANSFORMER, ATTENTION, PLAIN = "Transformer", "GRU with attention", "GRU without"
+assert max(sizes.values()) <= 1.02 * sizes[TRANSFORMER], "within 2%"
+assert min(sizes.values()) >= 0.98 * sizes[TRANSFORMER]
+assert not {p.source for p in held_out} & {p.source for p in parts["train"]}
+
+# Padding changes nothing.
+padded = tf.pad(source, [[0, 0], [0, 10]], constant_values=PAD_ID)
+for name, model in models.items():
+    moved = model((padded, target_in)) - model((source, target_in))
+    np.testing.assert_allclose(moved, np.zeros(moved.shape), atol=1e-4, err_msg=name)
+
+
+def attention_in_numpy(layer, state, values, length):
+    """The notebook's formula for one sentence, in double precision."""
+    w, u, b, v = (np.float64(x) for x in layer.get_weights())
+    energies = []
+    for j in range(length):
+        hidden = np.tanh(w.T @ state + u.T @ values[j] + b)
+        energies.append(float(v[:, 0] @ hidden))
+    shares = np.exp(np.array(energies) - max(energies))
+    shares /= shares.sum()
+    context = sum(shares[j] * values[j] for j in range(length))
+    return context, np.append(shares, np.zeros(len(values) - length))
+
+
+rng = np.random.default_rng(SEED)
+layer = models[ATTENTION].attention
+units, depth = layer.query.kernel.shape[0], layer.key.kernel.shape[0]
+states_of = rng.normal(size=(3, units)).astype("float32")
+values = rng.normal(size=(3, 6, depth)).astype("float32")
+real = np.array([6, 4, 1])  # how many positions of each are no padding
+mask = tf.sequence_mask(real, 6)
+context, weights = layer(states_of, layer.key(values), values, mask)
+for i in range(3):
+    expected = attention_in_numpy(layer, states_of[i], values[i], real[i])
+    np.testing.assert_allclose(context[i], expected[0], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(weights[i], expected[1], rtol=1e-4, atol=1e-6)
+    assert not weights[i, real[i] :].numpy().any()  # padding: exactly 0
+# %% after: AVERAGED = 15  # steps
+for values in times.values():
+    low, middle, high = quartiles(values)
+    assert low <= middle <= high and len(values) == STEPS - comparison.WARM_UP
+# %% trained: AVERAGED = 15  # steps
+assert all(loss < 2 for loss in final.values())
+# %% trained: CUT = 32  # tokens
+assert survives("untrained", ATTENTION) > 1e6 * survives("untrained", PLAIN)
+assert survives("trained", ATTENTION) > 100 * survives("trained", PLAIN)
+# %% after: table(["claim", "here", "measured", "on", "how sure"], CLAIMS)
+assert len(CLAIMS) == 8
+# %% trained: BUCKETS = (12, 24, 36, 48, 72)  # source tokens; training has up to LONGEST
+assert bleu[LONGER, LONGEST] > bleu[TRANSFORMER, LONGEST], "more steps, other weights"
+assert shown[LONGER, LONGEST] != shown[TRANSFORMER, LONGEST]
+# %% answer: 2
+assert in_turn == {PLAIN: 48, ATTENTION: 48, TRANSFORMER: 2}
