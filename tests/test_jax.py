@@ -33,6 +33,7 @@ np.savez("answer.npz", logits=model((source, target)), ids=decode(model, source)
 """
 
 
+@pytest.mark.slow
 def test_logits_and_greedy_decoding_on_jax_equal_those_on_tensorflow(tmp_path):
     model = oracle.tiny_transformer(**SETTINGS)
     weights = {str(i): array for i, array in enumerate(model.get_weights())}

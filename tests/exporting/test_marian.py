@@ -105,6 +105,7 @@ def test_a_marian_import_gives_the_greedy_translations_of_transformers(theirs):
     assert found == theirs.texts("translation")
 
 
+@pytest.mark.slow
 def test_beams_of_a_marian_import_score_at_least_like_those_of_transformers(theirs):
     ours, scores = theirs.ours, theirs.texts("beam_score")
     source = encode_source(ours.tokenizer, theirs.texts())
