@@ -54,11 +54,11 @@ np.testing.assert_allclose(heads[HEAD], Z, atol=1e-5)
 np.testing.assert_allclose(output, layer_output, atol=1e-4)
 # %% after: fresh = MultiHeadAttention(num_heads=2, key_dim=3)
 np.testing.assert_allclose(result, expected, atol=1e-5)
-# %% after: weights = softmax(factors)
+# %% after: weights = softmax(scores)
 x, of_layer = scaled_dot_product_attention(*(m[None, None] for m in (Q, K, V)))
 np.testing.assert_allclose(Z_4, np.array(x)[0, 0, 3], atol=1e-5)
 np.testing.assert_allclose(weights, np.array(of_layer)[0, 0], atol=1e-5)
-assert not np.isclose(factors[3].sum(), 1) and factors[3].min() < 0
+assert not np.isclose(scores[3].sum(), 1) and scores[3].min() < 0
 # %% after: def three_kinds(model, english, spanish):
 # The whole model computes the same when you call it on the pair.
 model((ids([english]), ids([f"<start> {spanish}"])))
