@@ -97,5 +97,7 @@ def _block_math(visitor, node):
     math = convert(node.astext(), display="block")
     visitor.body.append(f'<div class="math">{math}</div>')
     raise SkipNode
+
+
 # Answers in the notebooks hold commands, such as `!tfxformer train`, among Python.
 suppress_warnings = ["misc.highlighting_failure"]
