@@ -119,7 +119,7 @@ def run(name, folder, quick=True, answers=True, done=lambda notebook: None):
 
 
 def joined(outputs):
-    """Outputs in which the prints that follow each other are one."""
+    """The outputs, with successive prints joined into one."""
     found = []
     for output in outputs:
         if found and output.get("name") == found[-1].get("name") == "stdout":

@@ -257,8 +257,8 @@ def draw_tensors(tensors, tokens):
     Blue is negative, white is 0, red is positive. Each matrix has a scale of its own.
 
     Args:
-        tensors: a dict of names and arrays ``(tokens, columns)``, in the order in which
-            a layer computes them.
+        tensors: a dict of names and arrays ``(tokens, columns)``, in the order of
+            their computation.
         tokens: the tokens of the rows, strings.
 
     Returns:
