@@ -12,7 +12,6 @@ assert with_sums > 0.1 > 1e-3 > without
 ends = [i for i, word in enumerate(words) if word == "▁gato"]
 rows = [np.array(x)[0, ends] for x in (embed.embedding(source), steps[0], context)]
 alike = [a @ b / np.linalg.norm(a) / np.linalg.norm(b) for a, b in rows]
-print("gato", alike)
 assert alike[0] > 0.999 > alike[1] > alike[2], "each has met its neighbours"
 # %% after: weights = ours.stack[0].self_attention.weights_seen[0]
 assert (np.array(weights)[:, *np.triu_indices(len(reading), 1)] == 0).all()

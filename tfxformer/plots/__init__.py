@@ -269,8 +269,8 @@ def _normalize(vectors):
 def draw_tensors(tensors, tokens):
     r"""Draws matrices with a row for each token, side by side.
 
-    Blue is negative, white is 0, red is positive. All matrices share one scale, which
-    leaves out the largest hundredth of the numbers.
+    Blue is negative, white is 0, red is positive. Each matrix has a scale of its own
+    below it, which leaves out the largest hundredth of its numbers.
 
     Args:
         tensors: a dict of names and arrays ``(tokens, columns)``, in the order of
@@ -292,21 +292,20 @@ def draw_tensors(tensors, tokens):
     for name, matrix in matrices.items():
         if matrix.ndim != 2 or len(matrix) != len(tokens):
             raise ValueError(f"{len(tokens)} tokens, {name} has shape {matrix.shape}")
-    sizes = np.concatenate([abs(matrix).ravel() for matrix in matrices.values()])
-    most = max(np.percentile(sizes, 99), 1e-12)
     # Wide matrices have wider panels, and narrow ones have room for their names.
     widths = [max(matrix.shape[1], 40) for matrix in matrices.values()]
     with drawing(PANELS_WIDTH + 1, 1.6 + 0.25 * len(tokens)) as figure:
         panels = figure.subplots(1, len(matrices), width_ratios=widths, squeeze=False)
         for axes, (name, matrix) in zip(panels[0], matrices.items(), strict=True):
+            most = max(np.percentile(abs(matrix), 99), 1e-12)
             colours = {"cmap": "RdBu_r", "vmin": -most, "vmax": most}
             image = axes.imshow(matrix, aspect="auto", **colours)
+            place = {"location": "bottom", "pad": 0.02, "extend": "both"}
+            figure.colorbar(image, ax=axes, **place)
             axes.set_title(f"{name}\n{len(matrix)} × {matrix.shape[1]}")
             axes.set(xticks=[], yticks=[])
         panels[0, 0].set_yticks(range(len(tokens)), tokens)
         figure.supxlabel("numbers of each token's vector")
-        place = {"location": "top", "aspect": 40, "extend": "both"}
-        figure.colorbar(image, ax=panels, label="value", **place)
     return figure
 
 
