@@ -299,7 +299,7 @@ def decoder_layer():
 
 
 def pre_and_post_norm():
-    """Where the paper normalises, and where the shipped model does."""
+    """Where the paper normalizes, and where the shipped model does."""
     d = Diagram(70, 42)
     for x, title, formula, order in (
         (18, "Post-norm (the paper)", "LayerNorm(x + Sublayer(x))", (2, 0, 1)),

@@ -1,7 +1,7 @@
 """What `why_attention.ipynb` compares a Transformer with, and how it measures.
 
 Two recurrent translators, training steps that are timed, gradients by distance, and
-pictures whose lines have their names at their ends.
+pictures of lines.
 """
 
 import time
@@ -263,7 +263,7 @@ def make_translate(model, tokenizer):
 def draw(panels, **settings):
     """Draws panels side by side, ``{title: {name: points (x, y)}}``; returns axes.
 
-    Each line has its name at its end.
+    Lines that end together have their names at their ends; others have a legend.
     """
     layout = {"figsize": (5.6 * len(panels), 3.4), "squeeze": False}
     _, axes = plt.subplots(1, len(panels), layout="constrained", **layout)
@@ -272,11 +272,14 @@ def draw(panels, **settings):
         for number, (name, points) in enumerate(lines.items()):
             x, y = np.transpose(points)
             style = ("-", "--", "-.", ":")[number % 4]
-            panel.plot(x, y, style, color=f"C{number}", marker="", lw=2)
+            panel.plot(x, y, style, color=f"C{number}", marker="", lw=2, label=name)
             ends.append((x[-1], y[-1], name, f"C{number}"))
         panel.set(title=title, **settings)
         panel.grid(alpha=0.3)
-        name_ends(panel, ends)
+        if len({x for x, _, _, _ in ends}) == 1:
+            name_ends(panel, ends)
+        else:
+            panel.legend(fontsize=11)
     return axes[0]
 
 

@@ -14,7 +14,7 @@ model; columns of the attention kernels are ordered by head.
 import numpy as np
 
 PADDING = 0
-EPSILON = 1e-6  # of layer normalisation; the paper does not name a value
+EPSILON = 1e-6  # of layer normalization; the paper does not name a value
 
 
 def softmax(scores, mask=None):
@@ -99,7 +99,7 @@ def causal_mask(length):
 
 
 def residual(x, sublayer, norm_weights, norm):
-    """A sublayer with its residual connection and its layer normalisation.
+    """A sublayer with its residual connection and its layer normalization.
 
     post, as in the paper: LayerNorm(x + Sublayer(x)).
     pre (Xiong et al. 2020): x + Sublayer(LayerNorm(x)).
@@ -144,7 +144,7 @@ def stack(ids, weights, num_heads, mask, norm, *context):
     for each in weights["layers"]:
         x, cross = layer(x, each, num_heads, mask, norm, *context)
         cross_weights.append(cross)  # (batch, heads, target, source)
-    if norm == "pre":  # its layers do not normalise their output
+    if norm == "pre":  # its layers do not normalize their output
         x = layer_norm(x, **weights["final_norm"])
     return x, cross_weights
 

@@ -66,7 +66,7 @@ def text_of(tokenizer, ids):
 
 
 def normal(text):
-    """The documented normalisation, from Python's own Unicode tables."""
+    """The documented normalization, from Python's own Unicode tables."""
     text = re.sub(f"[{MARKS}]", "", re.sub(f"[\x00-\x20\x7f-\x9f{SPACES}]", " ", text))
     return " ".join(unicodedata.normalize("NFKC", text.replace("▁", " ")).split())
 

@@ -136,7 +136,7 @@ class ModelConfig(Settings, title="model"):
     activation: Literal["relu", "swish"] = "relu"
     """The activation of these layers: "relu" (the paper's) or "swish"."""
     norm: Literal["post", "pre"] = "post"
-    """Where to normalise: "post" (after each sublayer, the paper's) or "pre"."""
+    """Where to normalize: "post" (after each sublayer, the paper's) or "pre"."""
     learned_positions: bool = False
     """Learn an embedding for each position, instead of sines and cosines."""
     tie_embeddings: bool | Literal["target"] = True

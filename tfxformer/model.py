@@ -23,7 +23,7 @@ class Transformer(keras.Model):
         input_vocab_size: number of source token ids; id 0 is padding.
         target_vocab_size: number of target token ids; id 0 is padding.
         dropout_rate: dropout of embeddings, attention weights and sublayer outputs.
-        norm: "post" (the paper's) or "pre" normalisation.
+        norm: "post" (the paper's) or "pre" normalization.
         max_length: the most positions in a source or a target.
         learned_positions: learn positions instead of the fixed sines and cosines.
         use_positions: False leaves positions out, to show their effect.

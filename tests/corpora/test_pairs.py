@@ -1,4 +1,4 @@
-"""Text is normalised, every dropped pair is counted, and pairs use little memory."""
+"""Text is normalized, every dropped pair is counted, and pairs use little memory."""
 
 import random
 
@@ -28,7 +28,7 @@ def test_normalize_applies_nfkc_and_joins_white_space_and_controls(text, plain):
 def test_clean_counts_dropped_pairs_by_reason():
     pairs = [
         Pair("bom dia", "good morning"),
-        Pair(" bom  dia", "good morning\u00a0"),  # the same, once normalised
+        Pair(" bom  dia", "good morning\u00a0"),  # the same, once normalized
         Pair("bom dia", "good day"),  # the same source only: kept
         Pair("", "nothing"),
         Pair("nada", " \x00 "),

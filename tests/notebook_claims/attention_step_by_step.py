@@ -96,6 +96,8 @@ query = 6 * centred[43]
 expected = softmax(query @ centred.T / PATCH).reshape(count, count)
 np.testing.assert_allclose(eye, expected, atol=1e-5)
 assert np.isclose(eye[4, 3], eye[4, 6]) and eye[4, 3] + eye[4, 6] > 0.5
+darkest = np.argsort(look_for(1, 4).ravel())[-4:]
+assert (patches[darkest].mean(axis=1) < 0.2).all(), "patches of hair"
 # %% after: layer = MultiHeadAttention(num_heads=4, key_dim=16)
 assert np.array(weights).nbytes == 4 * 4 * 2048**2
 assert said.group() == "17 positions exceed max_length=16"

@@ -14,7 +14,7 @@ assert not any("blue ball" in source for source in seen)
 assert not seen & {source for source, _ in es_pairs["test"]}
 # %% trained: report("runs/en_es")
 assert share > 0.8
-# %% trained: plots.draw_curves({name: measured(f"runs/{name}") for name in ("chat", "en_es")})
+# %% trained: plots.draw_curves({name: quality(f"runs/{name}") for name in ("chat", "en_es")})
 for name in ("chat", "en_es"):
     last = {row["split"]: row for row in measured(f"runs/{name}")}
     assert last["validation"]["masked_accuracy"] > 0.95

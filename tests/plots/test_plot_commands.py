@@ -23,7 +23,12 @@ def drawn(command, tmp_path, monkeypatch):
     def run(function, *args):
         calls = []
         draw = getattr(plots, function)
-        monkeypatch.setattr(plots, function, lambda *a: calls.append(a) or draw(*a))
+
+        def watched(*values, **names):
+            calls.append((*values, *names.values()))
+            return draw(*values, **names)
+
+        monkeypatch.setattr(plots, function, watched)
         path = tmp_path / "picture.png"
         out, err, code = command("plot", *args, "--out", path)
         assert (out, code) == (f"{path}\n", 0), err
@@ -61,14 +66,16 @@ def test_plot_masks_draws_the_look_ahead_and_padding_masks(drawn):
 def test_plot_attention_draws_the_chosen_heads(drawn, model, translator):
     maps = attention_maps(translator, TEXT)
     attention = ["attention", TEXT, *model]
-    *tokens, weights, title = drawn("draw_attention", *attention)
+    *tokens, weights, title, rows, columns = drawn("draw_attention", *attention)
     assert tokens == [readable(side) for side in maps["cross"][:2]]
     assert title == "Cross-attention"
+    assert (rows, columns) == ("target token (query)", "source token (key)")
     assert_array_equal(weights, maps["cross"][2])
     options = ["--layer", 1, "--head", 4, "--kind", "decoder"]
-    *_, weights, title = drawn("draw_attention", *attention, *options)
+    *_, weights, title, rows, columns = drawn("draw_attention", *attention, *options)
     assert_array_equal(weights, maps["decoder"][2][0, 3])
     assert title == "Self-attention of the decoder, layer 1, head 4"
+    assert (rows, columns) == ("target token (query)", "target token (key)")
 
 
 def test_without_matplotlib_plot_says_how_to_install_it(command, tmp_path, monkeypatch):

@@ -86,11 +86,12 @@ def test_each_plot_shows_its_data_fits_its_page_and_follows_the_user_s_style(
     assert figure.get_supxlabel() or any(axes.get_xlabel() for axes in figure.axes)
 
 
-def test_draw_tensors_centres_the_colours_of_each_matrix_on_zero():
-    tensors = {"first": [[1, -3], [0, 2]], "second": [[0.1, 0.2, 0.3]] * 2}
-    first, second = panels(plots.draw_tensors(tensors, [*"ab"]))
-    assert first.images[0].get_clim() == (-3, 3)
-    assert second.images[0].get_clim() == (-0.3, 0.3)
+def test_draw_tensors_centres_the_scale_of_each_matrix_on_zero():
+    tensors = {"first": [[3, -3], [3, 3]], "second": [[0.2, 0.2, 0.2]] * 2}
+    figure = plots.draw_tensors(tensors, [*"ab"])
+    first, second, *scales = figure.axes
+    assert first.images[0].get_clim() == scales[0].get_xlim() == (-3, 3)
+    assert second.images[0].get_clim() == scales[1].get_xlim() == (-0.2, 0.2)
     assert second.get_title() == "second\n2 × 3"
     assert labels(first.yaxis) == [*"ab"] and not labels(second.yaxis)
     with pytest.raises(ValueError, match="3 tokens, first has shape"):

@@ -86,10 +86,10 @@ class Counts(Counter):
 
 
 def normalize(text):
-    r"""Normalise a string: Unicode NFKC, single spaces.
+    r"""Normalize a string: Unicode NFKC, single spaces.
 
     Control characters and line separators become spaces, and invisible marks such as
-    the zero-width space and the soft hyphen are dropped. Normalising the result again
+    the zero-width space and the soft hyphen are dropped. Normalizing the result again
     changes nothing.
 
     Example:
@@ -103,7 +103,7 @@ def normalize(text):
 
 
 def clean(pairs, counts, max_characters=1000, max_length_ratio=3.0):
-    """Normalise pairs and keep those worth training on.
+    """Normalize pairs and keep those worth training on.
 
     A pair is dropped if a side is empty or too long, if one side is much longer than
     the other (a sign that it is not a translation), or if it is a duplicate.

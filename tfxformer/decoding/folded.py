@@ -6,9 +6,9 @@ together once:
 - The query, key and value matrices of self-attention become one matrix, which also
   divides the scores by the square root of ``key_dim``.
 - The key and value matrices of cross-attention become one matrix for all layers.
-- With pre-norm, the gain and the bias of a layer normalisation become part of the
+- With pre-norm, the gain and the bias of a layer normalization become part of the
   matrix that reads the result. Its mean becomes part of the matrices that write what it
-  normalises: they write vectors of mean 0, so only the division is left.
+  normalizes: they write vectors of mean 0, so only the division is left.
 - The scale and the positions of the embeddings become tables.
 """
 

@@ -7,7 +7,7 @@ from tfxformer.layers.kernels import EPSILON, LayerNorm
 
 @keras.saving.register_keras_serializable("tfxformer")
 class AddAndNorm(keras.layers.Layer):
-    """A residual connection with layer normalisation and dropout.
+    """A residual connection with layer normalization and dropout.
 
     The paper uses post-norm: ``LayerNorm(x + Dropout(Sublayer(x)))``. Pre-norm trains
     deep stacks more steadily: ``x + Dropout(Sublayer(LayerNorm(x)))``. Each sublayer
@@ -54,7 +54,7 @@ class AddAndNorm(keras.layers.Layer):
         self.layernorm.build(x_shape)
 
     def before(self, x):
-        """The sublayer's input: x itself, or x normalised (pre-norm)."""
+        """The sublayer's input: x itself, or x normalized (pre-norm)."""
         return x if self.norm == "post" else self.layernorm(x)
 
     def call(self, x, y, mask=None):

@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 FEW_ROWS = 8
-EPSILON = 1e-6  # what the model's layer normalisations add to the variance
+EPSILON = 1e-6  # what the model's layer normalizations add to the variance
 ON_TENSORFLOW = keras.backend.backend() == "tensorflow"
 if ON_TENSORFLOW:
     import tensorflow as tf
@@ -91,7 +91,7 @@ class Projection(keras.layers.Dense):
 
 
 class LayerNorm(keras.layers.LayerNormalization):
-    """Layer normalisation over the last axis (Ba et al. 2016), faster in training.
+    """Layer normalization over the last axis (Ba et al. 2016), faster in training.
 
     It has the arguments of Keras's `LayerNormalization` and computes the gradient in
     closed form. Automatic differentiation would read the same memory six times, 11% of

@@ -129,7 +129,7 @@ def vocabulary(tokenizer):
 
     Returns:
         A dict: ``pieces``, ``scores`` and ``types`` by id, ``rules`` (SentencePiece's
-        rules of normalisation in base64), and how it treats spaces and unknown tokens.
+        rules of normalization in base64), and how it treats spaces and unknown tokens.
 
     Raises:
         UserError: the model has a part that the page does not know.

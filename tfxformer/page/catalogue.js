@@ -64,7 +64,7 @@ const normalization = (from, name) => ({
 
 // ---- The values: title, place in Python and in the notebooks, rule
 
-const NORM = ["AddAndNorm", "transformer", "Residual connections and layer normalisation"];
+const NORM = ["AddAndNorm", "transformer", "Residual connections and layer normalization"];
 const MAPS = ["MultiHeadAttention", "attention_step_by_step", "Three linear maps of the same rows"];
 const HEADS = "Heads side by side, and the output projection";
 const JOINED = ["MultiHeadAttention", "attention_step_by_step", HEADS];

@@ -31,8 +31,10 @@ MEASUREMENTS = {
 }
 
 
-def draw_attention(queries, keys, weights, title=""):
-    """Draws attention: a row for each token that reads, a column for each it reads.
+def draw_attention(
+    queries, keys, weights, title="", *, rows="token (query)", columns="token (key)"
+):
+    """Draws attention: a row for each query, a column for each key.
 
     Each head has a panel (section 3.2.2). Where there is room, the cells have their
     shares in percent.
@@ -43,6 +45,8 @@ def draw_attention(queries, keys, weights, title=""):
         weights: an array ``(Q, K)``, ``(heads, Q, K)`` or ``(layers, heads, Q, K)``;
             each row sums to 1.
         title: text above the picture.
+        rows: what the rows are, such as "target token".
+        columns: what the columns are, such as "source token".
 
     Returns:
         A Matplotlib figure.
@@ -62,10 +66,9 @@ def draw_attention(queries, keys, weights, title=""):
     texts = np.round(100 * weights).astype(int)
     # The bar of colours has these ticks, and a label.
     ticks = {share: f"{share:.0%}" for share in (0, 0.02, 0.1, 0.25, 0.5, 1)}
+    names = {"title": title, "rows": rows, "columns": columns, "name": name}
     label = "share of attention"
-    return _draw_heads(
-        queries, keys, weights, texts, title=title, ticks=ticks, label=label, name=name
-    )
+    return _draw_heads(queries, keys, weights, texts, ticks=ticks, label=label, **names)
 
 
 def draw_mask(queries, keys, mask, title=""):
@@ -94,7 +97,8 @@ def draw_mask(queries, keys, mask, title=""):
     mask = expand_weights(queries, keys, mask)  # (1, 1, Q, K), 1 where it was True
     texts = np.where(mask, "0", "−∞")  # what the mask adds to the scores
     ticks = {0: "is hidden", 1: "may be read"}
-    return _draw_heads(queries, keys, mask, texts, title=title, ticks=ticks, levels=2)
+    names = {"title": title, "rows": "token (query)", "columns": "token (key)"}
+    return _draw_heads(queries, keys, mask, texts, ticks=ticks, levels=2, **names)
 
 
 def expand_weights(queries, keys, weights):
@@ -123,7 +127,18 @@ def expand_weights(queries, keys, weights):
 
 
 def _draw_heads(
-    queries, keys, weights, texts, *, title, ticks, label="", levels=256, name=""
+    queries,
+    keys,
+    weights,
+    texts,
+    *,
+    title,
+    rows,
+    columns,
+    ticks,
+    label="",
+    levels=256,
+    name="",
 ):
     """Draws a panel for each head, with tokens and texts where there is room."""
     from matplotlib import colormaps
@@ -134,18 +149,18 @@ def _draw_heads(
     # The heads of a layer fill whole rows, which leave room for the tokens' labels.
     divisors = [n for n in range(1, heads + 1) if heads % n == 0]
     fitting = [n for n in divisors if n * tokens * LABELLED_CELL <= PANELS_WIDTH]
-    columns = max(fitting, default=1)
-    rows = layers * heads // columns
-    cell = max(PANELS_WIDTH / columns / tokens, LABELLED_CELL)
-    cell = min(cell, PANELS_HEIGHT / rows / tokens, 0.5)
+    across = max(fitting, default=1)
+    down = layers * heads // across
+    cell = max(PANELS_WIDTH / across / tokens, LABELLED_CELL)
+    cell = min(cell, PANELS_HEIGHT / down / tokens, 0.5)
     # Besides cells, there is room for titles, labels and the colour bar.
-    width = max(columns * max(len(keys) * cell, 1.1), 2.5) + 1.4
-    height = rows * (max(len(queries) * cell, 0.6) + 1.2) + 1.1
+    width = max(across * max(len(keys) * cell, 1.1), 2.5) + 1.4
+    height = down * (max(len(queries) * cell, 0.6) + 1.2) + 1.1
     # The root shows small shares, such as those of long sentences.
     scale = PowerNorm(0.5, vmin=0, vmax=1)
     colours = colormaps["viridis"].resampled(levels)
     with drawing(width, height) as figure:
-        panels = figure.subplots(rows, columns, sharey=True, squeeze=False)
+        panels = figure.subplots(down, across, sharey=True, squeeze=False)
         for (layer, head), axes in np.ndenumerate(panels.reshape(layers, heads)):
             axes.set_title(name.format(layer=layer + 1, head=head + 1))
             image = axes.imshow(weights[layer, head], norm=scale, cmap=colours)
@@ -158,8 +173,8 @@ def _draw_heads(
             if cell >= NUMBERED_CELL:
                 _write_texts(axes, texts[layer, head], weights[layer, head])
         figure.suptitle(title)
-        figure.supxlabel("token that is read (key)")
-        figure.supylabel("token that reads (query)")
+        figure.supxlabel(columns)
+        figure.supylabel(rows)
         place = {"location": "top", "aspect": 40, "pad": 0.3 / height}
         bar = figure.colorbar(image, ax=panels, label=label, **place)
         bar.set_ticks([*ticks], labels=ticks.values())
@@ -254,7 +269,8 @@ def _normalize(vectors):
 def draw_tensors(tensors, tokens):
     r"""Draws matrices with a row for each token, side by side.
 
-    Blue is negative, white is 0, red is positive. Each matrix has a scale of its own.
+    Blue is negative, white is 0, red is positive. Each matrix has a scale of its own
+    below it, which leaves out the largest hundredth of its numbers.
 
     Args:
         tensors: a dict of names and arrays ``(tokens, columns)``, in the order of
@@ -278,15 +294,18 @@ def draw_tensors(tensors, tokens):
             raise ValueError(f"{len(tokens)} tokens, {name} has shape {matrix.shape}")
     # Wide matrices have wider panels, and narrow ones have room for their names.
     widths = [max(matrix.shape[1], 40) for matrix in matrices.values()]
-    with drawing(PANELS_WIDTH + 1, 1 + 0.2 * len(tokens)) as figure:
+    with drawing(PANELS_WIDTH + 1, 1.6 + 0.25 * len(tokens)) as figure:
         panels = figure.subplots(1, len(matrices), width_ratios=widths, squeeze=False)
         for axes, (name, matrix) in zip(panels[0], matrices.items(), strict=True):
-            most = max(abs(matrix).max(), 1e-12)
-            axes.imshow(matrix, cmap="RdBu_r", vmin=-most, vmax=most)
+            most = max(np.percentile(abs(matrix), 99), 1e-12)
+            colours = {"cmap": "RdBu_r", "vmin": -most, "vmax": most}
+            image = axes.imshow(matrix, aspect="auto", **colours)
+            place = {"location": "bottom", "pad": 0.02, "extend": "both"}
+            figure.colorbar(image, ax=axes, **place)
             axes.set_title(f"{name}\n{len(matrix)} × {matrix.shape[1]}")
             axes.set(xticks=[], yticks=[])
         panels[0, 0].set_yticks(range(len(tokens)), tokens)
-        figure.supxlabel("numbers of each token's vector (no unit)", size=9)
+        figure.supxlabel("numbers of each token's vector")
     return figure
 
 

@@ -104,6 +104,10 @@ def attention(
     queries, keys, weights = attention_maps(translator, text)[kind]
     queries, keys = readable(queries), readable(keys)
     title = "Cross-attention" if kind == "cross" else f"Self-attention of the {kind}"
+    names = {
+        "rows": "source token (query)" if kind == "encoder" else "target token (query)",
+        "columns": "target token (key)" if kind == "decoder" else "source token (key)",
+    }
     # A number takes away the first axis of (layers, heads, target, source).
     for axis, number in (("layer", layer), ("head", head)):
         if number is not None:
@@ -112,7 +116,7 @@ def attention(
             weights = weights[number - 1]
             title += f", {axis} {number}"
     with _background(dark):
-        _save(plots.draw_attention(queries, keys, weights, title), out)
+        _save(plots.draw_attention(queries, keys, weights, title, **names), out)
 
 
 @app.command()
