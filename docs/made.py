@@ -40,7 +40,7 @@ FAST_MACHINE = 10_112
 # The comment "made: page" becomes this; `write_files` writes the page.
 PAGE = (
     '<p><a href="page.html"><strong>Open the page of the shipped model</strong></a> '
-    "(37 MB).</p>"
+    "(25 MB).</p>"
 )
 
 

@@ -207,12 +207,14 @@ def test_an_address_restores_what_the_reader_sees(tab):
     ],
 )
 def test_an_address_with_wrong_values_shows_what_there_is(tab, wrong):
-    tab.evaluate(FOLLOW, urlencode({"text": TEXT} | wrong))
+    followed = urlencode({"text": TEXT} | wrong)
+    tab.evaluate(FOLLOW, followed)
     tab.evaluate("tfxformer.translate('O gato')")
     tab.wait_for_function("document.querySelector('main:not(.waiting) .candidates')")
     press(tab, "Step", "Home")
     press(tab, "Step", "End")
     # The address follows a little later.
+    tab.wait_for_function("old => location.hash.slice(1) !== old", arg=followed)
     tab.wait_for_function(r"/[#&]step=\d+(&|$)/.test(location.hash)")
     found = parse_qs(tab.evaluate("location.hash.slice(1)"))
     assert set(found) <= {"text", "layer", "head", "step", "sentence", "penalty"}

@@ -71,7 +71,7 @@ def test_fine_tuning_from_pt_en_starts_with_the_shipped_model(
 
 def test_fine_tuning_accepts_another_dropout_rate(command, monkeypatch):
     def train(config, out):
-        assert config.model.dropout_rate == 0.1 and config.model.num_layers == 12
+        assert config.model.dropout_rate == 0.1 and config.model.num_layers == 6
         return Run(out)
 
     monkeypatch.setattr(trainer, "train", train)
