@@ -24,8 +24,8 @@ from names import keep_names
 from overlap import Overlap
 
 # The sources of model.yaml.
-KINDS = ["written", "retold", "news", "everyday", "back", "textbooks", "books"]
-KINDS += ["prose", "docs", "interface", "lexicon"]
+KINDS = ["written", "rare", "retold", "news", "everyday", "back", "textbooks"]
+KINDS += ["books", "prose", "docs", "interface", "lexicon"]
 # The kinds that get copies with names, links, markup and the like.
 KEEPING = ["written", "retold", "everyday", "prose"]
 KEEPING_MOST = 30_000
@@ -138,7 +138,8 @@ def gather(data, folder):
     register = {row[0]: row[4] for row in about}
     found = collections.defaultdict(list)  # kind: source, target, tag
     for file in sorted((RECIPE / "written").glob("*.tsv")):
-        found["written"] += [(*pair, file.stem) for pair in _rows(file)]
+        kind = "rare" if file.stem == "rare" else "written"
+        found[kind] += [(*pair, file.stem) for pair in _rows(file)]
     retold = set()  # sources with a translation by hand
     for name in ("retranslated.free", "retranslated.sharealike"):
         for source, target, tag in _rows(data / f"{name}.tsv.gz"):
