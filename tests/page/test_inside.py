@@ -125,15 +125,21 @@ def test_a_cell_of_a_head_shows_its_weight(tab, tiny):
     said = "document.querySelector('#encoder [aria-live]').textContent"
     row, column = 1, int(weights[2, 1].argmax())
     share = shown(weights[2, row, column])
-    pays = "{} pays {} of its attention to {}."
-    wait(tab, said, pays.format(tokens[row], share, tokens[column]))
+    reads = "{} reads {} with a weight of {}."
+    wait(tab, said, reads.format(tokens[row], tokens[column], share))
     column += 1 if column == 0 else -1
     key = "ArrowRight" if column == 1 else "ArrowLeft"
     tab.locator("#encoder svg.grid").press(key)
     share = weights[2, row, column]
-    wait(tab, said, pays.format(tokens[row], shown(share), tokens[column]))
+    wait(tab, said, reads.format(tokens[row], tokens[column], shown(share)))
     steps = tab.locator("#encoder .steps dd").all_inner_texts()
     assert float(steps[-1].split("= ")[1]) == pytest.approx(share, abs=0.005)
+    # A click keeps the cell in the address, and moves section 2 to its token.
+    tab.locator("#encoder svg.grid").press("Enter")
+    kept(tab, "column", str(column + 1))
+    wait(tab, "document.querySelector('#embedding output').value", str(row))
+    go(tab, layer=2, head=3, token=1, column=2)
+    wait(tab, said, reads.format(*tokens[:2], shown(weights[2, 0, 1])))
 
 
 def test_the_small_maps_choose_a_head(tab):
@@ -269,6 +275,14 @@ def test_a_strip_opens_the_panel_at_its_number(tab, tiny):
     tab.get_by_role("button", name="Open the weights").click()
     tab.wait_for_selector("dialog .where")
     assert tab.locator("dialog .filled b").inner_text().startswith(f"{token} reads ")
+    # A link to it opens the panel, too.
+    kept(tab, "section", None)
+    tab.wait_for_function("location.hash.includes('self_attention%2Fweights')")
+    link = tab.evaluate("location.hash.slice(1)")
+    tab.get_by_label("Close").press("Enter")
+    tab.wait_for_function("!location.hash.includes('value')")
+    tab.evaluate("hash => (location.hash = hash)", link)
+    tab.wait_for_selector("dialog .where")
     names = tab.locator("dialog svg.grid text").all_text_contents()
     assert names == 2 * [*map(spell, values(tiny)[0]["sourceTokens"])]
     link = tab.locator("dialog .where a").get_attribute("href")

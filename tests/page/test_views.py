@@ -169,7 +169,11 @@ def test_beam_search_shows_the_finished_translations(tab):
         go(tab, text=TEXT, **kept)
         asked = {"source": source, "beams": beams, "nBest": beams}
         found = ask(tab, "beam", asked | {"lengthPenalty": penalty})
-        lines = [x["translation"] for x in found["hypotheses"]]
+        greedy = ask(tab, "translate", TEXT)["parts"][0]["ids"]
+        lines = [
+            x["translation"] + " (greedy)" * (x["ids"] == greedy)
+            for x in found["hypotheses"]
+        ]
         scores = [f"{x['rank']:.3f}".replace("-", "−") for x in found["hypotheses"]]
         tab.wait_for_function(
             "([rows, scores]) => [...document.querySelectorAll(rows)]"
@@ -181,7 +185,6 @@ def test_beam_search_shows_the_finished_translations(tab):
         assert tab.locator("#beam svg g[class]").count() == candidates + 1
         best = len(found["hypotheses"][0]["ids"])
         assert tab.locator("#beam svg g.best").count() == best + 1
-        greedy = ask(tab, "translate", TEXT)["parts"][0]["ids"]
         both = min(len(greedy), len(found["steps"]))
         assert tab.locator("#beam svg g.greedy").count() == both
 
@@ -204,6 +207,8 @@ def test_an_address_restores_what_the_reader_sees(tab):
         {"layer": "99", "head": "-4", "step": "1000", "sentence": "7"},
         {"layer": "one", "beams": "[3]", "forced": "a,2,99999", "broken": "{"},
         {"layer": "1.5", "step": "2.5", "penalty": "1e9", "text": "<b>O gato</b>"},
+        {"column": "99", "value": '{"name": "encoder/gato"}'},
+        {"value": '{"name": "encoder/output", "row": "two", "unit": -1}'},
     ],
 )
 def test_an_address_with_wrong_values_shows_what_there_is(tab, wrong):
@@ -217,8 +222,10 @@ def test_an_address_with_wrong_values_shows_what_there_is(tab, wrong):
     tab.wait_for_function("old => location.hash.slice(1) !== old", arg=followed)
     tab.wait_for_function(r"/[#&]step=\d+(&|$)/.test(location.hash)")
     found = parse_qs(tab.evaluate("location.hash.slice(1)"))
-    assert set(found) <= {"text", "layer", "head", "step", "sentence", "penalty"}
+    names = {"text", "layer", "head", "step", "sentence", "penalty", "column"}
+    assert set(found) <= names
     assert all(re.fullmatch(r"\d+", found[name][0]) for name in found if name != "text")
+    assert not tab.locator("dialog[open]").count()
     assert tab.locator("#text").input_value() == found["text"][0]
     assert tab.locator("b >> text=O gato").count() == 0
 
@@ -253,6 +260,7 @@ def test_markup_and_letters_of_any_script_are_shown_as_text(tab):
 def test_a_picture_is_saved_as_svg_without_a_style_sheet(tab, title, tmp_path):
     with tab.expect_download() as download:
         tab.locator(f"[aria-label^='Save as SVG: {title}']").click()
+    assert re.search(r"-(layer|step|width)-\d", download.value.suggested_filename)
     download.value.save_as(tmp_path / "picture.svg")
     svg = ElementTree.parse(tmp_path / "picture.svg").getroot()
     width, height = float(svg.get("width")), float(svg.get("height"))
@@ -262,6 +270,9 @@ def test_a_picture_is_saved_as_svg_without_a_style_sheet(tab, title, tmp_path):
     for element in svg.iter("{http://www.w3.org/2000/svg}text"):
         style = element.get("style") or f"fill: {element.get('fill')}"
         assert re.search(r"fill: (rgb|#)", style)
+        assert re.search(r"font-size: [\d.]+px", style)
+    texts = [element.text for element in svg.iter() if element.tag.endswith("}text")]
+    assert texts[0].startswith(title) and TEXT.split(".")[0] in texts[1]
 
 
 def test_colours_follow_the_theme(tab):

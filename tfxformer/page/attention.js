@@ -2,7 +2,7 @@
 // of a weight from the query and the key to the softmax.
 
 import { element, formula, grid, largest, line, links } from "./drawing.js";
-import { percent, picture, precise, refill, SHARES } from "./drawing.js";
+import { number, percent, picture, precise, refill, SHARES } from "./drawing.js";
 import { shareOfPowers, sumOfProducts } from "./catalogue.js";
 import { headOf, rowsOf } from "./matrix.js";
 
@@ -12,13 +12,13 @@ const ROOM = 200; // above the token that the lines begin at
 const ARITHMETIC =
   "Three matrices turn each token’s row into a query (what it looks for), a key (what it is " +
   "found by) and a value (what it passes on). The more a query agrees with a key, the higher " +
-  "the score. The softmax turns a row of scores into shares.";
+  "the score. The softmax turns a row of scores into weights.";
 const READING = "The head adds the values of all tokens, each as much as it is read.";
 
 export function makeHead(page) {
   const map = picture("How much does each token (row) read of each token (column)?", "weights");
   const lines = picture("What does the token read?", "reads");
-  const arithmetic = picture("Where does this share come from?", "arithmetic", ARITHMETIC);
+  const arithmetic = picture("Where does this weight come from?", "arithmetic", ARITHMETIC);
   const sum = picture("What does the token get?", "head", READING);
   const pictures = [map, lines, arithmetic, sum].map(({ node }) => node);
   const said = element("p", { "aria-live": "polite" });
@@ -27,7 +27,7 @@ export function makeHead(page) {
   const openers = element("p", { class: "controls" });
   arithmetic.node.append(openers);
 
-  function show({ values, layer, head, token, tokens }) {
+  function show({ values, layer, head, token, tokens, ...state }) {
     const { num_heads } = page.settings;
     const path = `encoder/layer_${layer}/self_attention`;
     const whole = (name) => rowsOf(values[`${path}/${name}`], head);
@@ -38,16 +38,18 @@ export function makeHead(page) {
         page.open({ name: `${path}/${name}`, row, unit, head });
     const weights = whole("weights");
     const shown = { part, open, tokens, weights, scores: whole("scores") };
-    const column = weights[token].indexOf(Math.max(...weights[token]));
+    const strongest = weights[token].indexOf(Math.max(...weights[token]));
+    const column = state.column < 0 ? strongest : state.column;
     const cells = grid({
       rows: tokens,
       columns: tokens,
       values: weights,
       ...SHARES,
+      numbered: true,
       label: `Weights of layer ${layer + 1}, head ${head + 1}. The arrow keys move.`,
       chosen: { row: token, column },
       onPoint: point,
-      onPick: (token) => page.update({ token }),
+      onPick: (token, column) => page.update({ token, column, position: token }),
     });
     refill(map.body, cells.node);
     point(token, column);
@@ -58,7 +60,8 @@ export function makeHead(page) {
       const reads = { left: tokens, right: tokens, weights: weights[row], chosen: row, label };
       refill(lines.body, links(reads));
       lines.body.scrollTop = (row / tokens.length) * lines.body.scrollHeight - ROOM;
-      said.textContent = `${tokens[row]} pays ${percent(weights[row][column])} of its attention to ${tokens[column]}.`;
+      const weight = percent(weights[row][column]);
+      said.textContent = `${tokens[row]} reads ${tokens[column]} with a weight of ${weight}.`;
       refill(steps, drawArithmetic(shown, row, column));
       const opener = (name) =>
         element("button", { onclick: open(name, row, column) }, `Open the ${name}`);
@@ -87,6 +90,7 @@ function drawArithmetic({ part, open, tokens, scores, weights }, row, column) {
     line(`Query of ${tokens[row]}`, q, { scale, onOpen: open("query", row) }),
     line(`Key of ${tokens[column]}`, k, { scale, onOpen: open("key", column) }),
     line("Query × key", products),
+    element("p", { class: "note" }, `In the first two, ±${number(scale)} has the full colour.`),
     element("dl", { class: "steps" }, Object.entries(steps).flatMap(term)),
   ];
 }

@@ -13,6 +13,12 @@ const LEGEND =
   "round ends. The orange path leads to the best translation. Greedy decoding writes the shaded " +
   "boxes.";
 
+// For these, the shipped model's beam finds another translation than greedy decoding.
+const EXAMPLES = [
+  "Quanto custa enviar esta encomenda para o Brasil?",
+  "Sentei-me no banco do jardim.",
+];
+
 export function mountBeam(section, page) {
   const onWidth = (beams) => page.update({ beams });
   const beams = slider({ label: "Width", min: 1, max: 5, onInput: onWidth });
@@ -28,37 +34,46 @@ export function mountBeam(section, page) {
   const legend = element("p", { class: "note" }, LEGEND);
   const tree = picture("The tree of hypotheses", "beam-search", legend);
   const controls = [beams.node, penalty.node, mean.node];
+  const examples = EXAMPLES.map((text) =>
+    element("button", { onclick: () => page.update({ text }), lang: "pt" }, text),
+  );
+  section.append(element("p", { class: "examples" }, "Try ", examples));
   section.append(element("p", { class: "controls" }, controls), ranks, tree.node);
   const ask = latest(page.tfxformer.beam);
   return {
     uses: ["beams", "penalty"],
     async show(state, { source }) {
+      const areBusy = (busy) => [ranks, tree.body].forEach((box) => (box.ariaBusy = busy));
       const { beams: width } = state;
       beams.set(width);
       penalty.set(state.penalty ?? penalty.input.value);
       mean.set(state.penalty === null);
+      penalty.input.disabled = state.penalty === null;
       const alpha = state.penalty === null ? null : Number(penalty.input.value);
       const request = { source, beams: width, nBest: width, lengthPenalty: alpha };
-      tree.body.setAttribute("aria-busy", "true");
+      areBusy(true);
       const found = await ask(request);
       if (!found) return; // a newer one is under way
-      tree.body.setAttribute("aria-busy", "false");
-      refill(ranks, ranking(found.hypotheses, alpha));
+      areBusy(false);
+      refill(ranks, ranking(found, alpha));
       refill(tree.body, draw(found.steps, found.hypotheses[0]));
     },
   };
 }
 
 // The finished hypotheses, best first, with what ranks them.
-function ranking(hypotheses, alpha) {
+function ranking({ hypotheses, steps }, alpha) {
+  const greedy = greedyOf(steps).join(" ");
+  const isGreedy = (tokens) => tokens.join(" ") === greedy;
   const row = (tag, texts) => {
     const cells = texts.map((text) => element(tag, {}, text));
     return element("tr", {}, cells);
   };
   const names = ["", "finished translation", "log-probability", "tokens", "score"];
-  const rows = hypotheses.map(({ translation, ids, total, rank }, place) =>
-    row("td", [place + 1, translation, precise(total), ids.length, precise(rank)]),
-  );
+  const rows = hypotheses.map(({ translation, tokens, total, rank }, place) => {
+    const text = isGreedy(tokens) ? `${translation} (greedy)` : translation;
+    return row("td", [place + 1, text, precise(total), tokens.length, precise(rank)]);
+  });
   const head = element("thead", {}, row("th", names));
   const table = element("table", {}, head, element("tbody", {}, rows));
   const formula =
@@ -66,14 +81,16 @@ function ranking(hypotheses, alpha) {
       ? "The score is the log-probability divided by the number of tokens."
       : `The score is the log-probability divided by ((5 + tokens) ÷ 6) to the power of ` +
         `${alpha}. A higher power favours longer translations.`;
-  return [table, element("p", { class: "note" }, formula)];
+  const found = isGreedy(hypotheses[0].tokens)
+    ? "The best is greedy decoding’s translation."
+    : "The best is not greedy decoding’s translation.";
+  return [table, element("p", { class: "note" }, `${found} ${formula}`)];
 }
 
 // The tree: a column for each step, and in it the candidates, the likeliest at the top.
 function draw(steps, best) {
   const path = pathTo(best, steps);
-  // The first candidate is greedy decoding's, until it ends.
-  const greedy = steps.findIndex(([{ token }]) => token === "</s>");
+  const greedy = greedyOf(steps);
   const tallest = Math.max(...steps.map((step) => step.length));
   const size = { width: COLUMN * (steps.length + 1), height: ROW * tallest + 24 };
   const label = `Tree of ${steps.length} steps; the best translation is ${best.translation}`;
@@ -83,7 +100,7 @@ function draw(steps, best) {
     const column = number + 1;
     svg.append(element("text", { x: column * COLUMN + 4, y: 14, class: "step" }, `step ${column}`));
     step.forEach((candidate, row) => {
-      const isGreedy = row === 0 && (greedy < 0 || number <= greedy);
+      const isGreedy = row === 0 && number < greedy.length;
       const marks = [path[number] === row && "best", isGreedy && "greedy"].filter(Boolean);
       const group = [candidate.state, ...marks].join(" ");
       const end = (row) => 24 + row * ROW + HEIGHT / 2;
@@ -97,6 +114,13 @@ function draw(steps, best) {
     });
   });
   return svg;
+}
+
+// The tokens of greedy decoding: the first candidates, until one ends it.
+function greedyOf(steps) {
+  const tokens = steps.map(([{ token }]) => token);
+  const end = tokens.indexOf("</s>");
+  return end < 0 ? tokens : tokens.slice(0, end + 1);
 }
 
 // The row of a candidate's parent in the step before.

@@ -30,8 +30,8 @@ const SWITCHES = {
   paddingMask: {
     label: "Padding unmasked",
     look:
-      "Add padding, and look at the probabilities: they now depend on empty tokens, as in " +
-      "TensorFlow’s tutorial, which loses this mask.",
+      "Look at the probabilities: they now depend on empty tokens, as in TensorFlow’s tutorial, " +
+      "which loses this mask.",
   },
   scale: {
     label: "No division by √dₖ",
@@ -44,13 +44,13 @@ const SWITCHES = {
     look: "Look for nonsense: each part passes on its own output alone, and the word is lost.",
   },
   layerNorm: {
-    label: "No layer normalisation",
+    label: "No layer normalization",
     look: "Look for a token that repeats: the numbers grow beyond what the layers have learned.",
   },
   bits: {
     label: "Weights rounded to",
     options: ["all their bits", "8 bits", "4 bits", "2 bits"],
-    look: "Look for where it breaks: 8 bits leave each weight 255 levels, 4 bits 15, and 2 bits 3.",
+    look: "Look at the agreement: 8 bits leave each weight 255 levels, 4 bits 15, and 2 bits 3.",
   },
   temperature: {
     label: "Temperature of attention",
@@ -66,7 +66,10 @@ const SWITCHES = {
 
 export function mountBreak(section, page) {
   let broken = {};
-  const change = (name, value) => page.update({ broken: known({ ...broken, [name]: value }) });
+  const change = (name, value) => {
+    const bare = name === "paddingMask" && !broken.pads; // without padding, it hides nothing
+    page.update({ broken: known({ ...broken, ...(bare && { pads: 4 }), [name]: value }) });
+  };
   const controls = Object.entries(SWITCHES).map(([name, about]) => {
     const { node, set } = controlOf(name, about, (value) => change(name, value));
     return { name, set, node: element("li", {}, node, element("small", {}, about.look)) };

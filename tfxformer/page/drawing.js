@@ -31,7 +31,7 @@ export function number(value) {
 export const precise = (value) => value.toFixed(3).replace("-", "−");
 
 export function percent(share) {
-  if (share > 0 && share < 0.001) return "<0.1%";
+  if (share < 0.001) return share > 0 ? "<0.1%" : "0%";
   return `${(100 * share).toFixed(share < 0.1 || (share > 0.99 && share < 1) ? 1 : 0)}%`;
 }
 
@@ -153,7 +153,7 @@ export const chooser = (label, count, onInput) =>
 export function picture(title, name, ...introduction) {
   const body = element("div", { class: "box", tabindex: 0, role: "group", "aria-label": title });
   const label = `Save as SVG: ${title}`;
-  const attributes = { class: "save", "aria-label": label, onclick: () => save(body, name) };
+  const attributes = { class: "save", "aria-label": label, onclick: () => save(body, name, title) };
   const button = element("button", attributes, "Save as SVG");
   const caption = element("figcaption", {}, element("h3", {}, title), button);
   const texts = introduction.map((one) => (one.nodeType ? one : element("p", {}, one)));
@@ -164,8 +164,10 @@ const longest = (texts) => Math.max(0, ...texts.map((text) => [...text].length))
 
 // A matrix as colours, with a name at each row, and at each column if there are some.
 // `onPoint(row, column)` follows the mouse and the arrow keys; `onPick` a click and the
-// enter key. `chosen` has the row and the column to mark: one may be missing.
+// enter key. `chosen` has the row and the column to mark: one may be missing. With
+// `numbered`, a cell of 5% or more has its share in percent.
 export function grid({ values, rows = [], columns = [], cell = [22, 22], chosen, ...options }) {
+  const { numbered } = options;
   const [left, top] = [8 * longest(rows) + 10, 6 * longest(columns) + 18];
   const [width, height] = [cell[0] * values[0].length, cell[1] * values.length];
   const size = { width: left + width + 4 * longest(columns), height: top + height + 2 };
@@ -183,6 +185,15 @@ export function grid({ values, rows = [], columns = [], cell = [22, 22], chosen,
     const transform = `translate(${left + (column + 0.6) * cell[0]} ${top - 6}) rotate(-60)`;
     svg.append(element("text", { transform, class: column === chosen.column && "chosen" }, text));
   });
+  const write = (share, row, column) => {
+    const at = { x: left + (column + 0.5) * cell[0], y: top + (row + 0.68) * cell[1] };
+    const class_ = `number ${share > 0.5 ? "dark" : ""}`;
+    svg.append(element("text", { ...at, class: class_ }, Math.round(100 * share)));
+  };
+  if (numbered)
+    values.forEach((shares, row) =>
+      shares.forEach((share, column) => share >= 0.05 && write(share, row, column)),
+    );
   const marker = element("rect", { class: "mark" });
   svg.append(marker);
   function mark({ row, column }) {
@@ -268,9 +279,14 @@ export function links({ left, right, weights, chosen, label }) {
 
 // What a box shows, as an SVG file: texts, colours of backgrounds, canvases and drawings
 // at the places where the browser has put them.
-function save(box, name) {
-  const link = element("a", { download: `${name}.svg` });
-  const text = new XMLSerializer().serializeToString(asSvg(box));
+// A caption above says what they show.
+function save(box, name, title) {
+  const { facts } = box.closest("section").dataset;
+  const { sentence } = box.closest("main").dataset;
+  const file = [name, facts].filter(Boolean).join("-").replace(/[ ,]+/g, "-");
+  const link = element("a", { download: `${file}.svg` });
+  const caption = [title, `“${sentence}”${facts && `: ${facts}`}`];
+  const text = new XMLSerializer().serializeToString(asSvg(box, caption));
   link.href = URL.createObjectURL(new Blob([text], { type: "image/svg+xml" }));
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 1000);
@@ -278,13 +294,21 @@ function save(box, name) {
 
 const PIXELS = { preserveAspectRatio: "none", style: "image-rendering: pixelated" };
 
-function asSvg(box) {
+const LINE = 20; // of the caption, in pixels
+
+function asSvg(box, caption) {
   const { left, top } = box.getBoundingClientRect();
-  const [x, y] = [left - box.scrollLeft, top - box.scrollTop];
-  const [width, height] = [box.scrollWidth, box.scrollHeight];
+  const room = LINE * (caption.length + 0.5);
+  const [x, y] = [left - box.scrollLeft, top - box.scrollTop - room];
+  const [width, height] = [Math.max(box.scrollWidth, 640), box.scrollHeight + room];
   const svg = element("svg", { width, height, viewBox: `${x} ${y} ${width} ${height}` });
   const fill = getComputedStyle(document.body).backgroundColor;
   svg.append(element("rect", { x, y, width, height, fill }));
+  const { color, fontFamily } = getComputedStyle(document.body);
+  const style = `fill: ${color}; font-family: ${fontFamily}; font-size: 14px`;
+  caption.forEach((text, line) => {
+    svg.append(element("text", { x: x + 4, y: y + LINE * (line + 0.8), style }, text));
+  });
   const copy = (node) => {
     if (node.nodeType === Node.TEXT_NODE) return svg.append(...words(node));
     if (!node.getClientRects().length) return;
@@ -302,8 +326,9 @@ function asSvg(box) {
 
 // Each word of a text at its own place, since a browser may break lines.
 function words(node) {
-  const { color, font } = getComputedStyle(node.parentElement);
-  const style = `fill: ${color}; font: ${font}`;
+  const { color, fontFamily, fontSize, fontWeight } = getComputedStyle(node.parentElement);
+  const font = `font-family: ${fontFamily}; font-size: ${fontSize}; font-weight: ${fontWeight}`;
+  const style = `fill: ${color}; ${font}`;
   return [...node.data.matchAll(/\S+/g)].map(({ 0: word, index }) => {
     const range = new Range();
     range.setStart(node, index);

@@ -23,7 +23,7 @@ export async function mountEmbedding(section, page) {
     uses: ["token", "position"],
     show(state, walk) {
       drag.set(state.position);
-      const onPick = (token) => page.update({ token, position: token });
+      const onPick = (token) => page.update({ token, column: -1, position: token });
       refill(tokens, chips(walk.sourceTokens, { chosen: state.token, onPick }));
       const embedding = rowsOf(walk.values[`${PLACE}/embedding`])[state.token];
       const position = table[state.position];

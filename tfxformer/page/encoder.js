@@ -20,17 +20,17 @@ export function mountEncoder(section, page) {
   const overview = picture("All heads: a column for each layer", "heads", MAPS);
   const tokens = element("div");
   const head = makeHead(page);
-  const sublayers = makeSublayers();
+  const sublayers = makeSublayers(page.settings);
   const controls = element("div", { class: "controls" }, layers.node, heads.node, tokens);
   section.append(overview.node, controls, head.node, sublayers.node);
   return {
-    uses: ["layer", "head", "token"],
+    uses: ["layer", "head", "token", "column"],
     show(state, { values, sourceTokens }) {
       layers.set(state.layer);
       heads.set(state.head);
       const shown = { values, ...state, page, tokens: sourceTokens.map(spell) };
       refill(overview.body, maps(shown));
-      const onPick = (token) => page.update({ token, position: token });
+      const onPick = (token) => page.update({ token, column: -1, position: token });
       refill(tokens, chips(sourceTokens, { chosen: state.token, onPick }));
       head.show(shown);
       sublayers.show(shown);

@@ -44,6 +44,7 @@ const INITIAL = {
   part: 0, // the sentence of the walk
   forced: [], // ids that the reader chose for the beginning of its translation
   token: 0, // of the source, in the sections on embedding and encoder
+  column: -1, // the token that it reads in the large map; -1 is the one that it reads most
   position: 0, // that the reader drags
   layer: 2, // of the encoder: the first head there reads the next token
   head: 0,
@@ -54,14 +55,16 @@ const INITIAL = {
   penalty: null, // of length; null ranks by the mean
   broken: {}, // switches of model.js
   section: "", // that the address leads to
+  value: {}, // that the panel shows: what `open` gets
 };
 // What begins anew with another text or sentence.
-const OF_SENTENCE = { forced: [], token: 0, position: 0, step: 0 };
+const OF_SENTENCE = { forced: [], token: 0, column: -1, position: 0, step: 0, value: {} };
 const OF_TEXT = { part: 0, ...OF_SENTENCE };
 
 // Names in the address, where they differ.
 const NAMES = { part: "sentence", decoderLayer: "decoder-layer", decoderHead: "decoder-head" };
-const COUNTED = ["part", "token", "layer", "head", "step", "decoderLayer", "decoderHead"];
+const COUNTED = ["part", "token", "column", "layer", "head", "step"];
+COUNTED.push("decoderLayer", "decoderHead");
 
 const status = document.getElementById("status");
 const main = document.querySelector("main");
@@ -167,13 +170,35 @@ function withinLimits(state) {
   const within = (value, least, most) => Math.max(least, Math.min(most, Math.round(value)));
   for (const [name, count] of Object.entries(counts))
     limited[name] = within(state[name], 0, count - 1);
+  limited.column = within(state.column, -1, counts.token - 1);
   limited.beams = within(state.beams, 1, 5);
   limited.forced = state.forced.filter((id) => id > 2 && id < target_vocab_size);
   return limited;
 }
 
-function open(detail) {
-  if (walk) views.details.open(detail, walk);
+function open(value) {
+  update({ value });
+  openValue();
+}
+
+// Opens the value of the state. An address may have one that the model does not have.
+function openValue() {
+  const { name, ...at } = state.value;
+  const known = walk && (name in walk.values || /^output\/(logits|probabilities)$/.test(name));
+  const isPlace = (place) => Number.isInteger(place) && place >= 0;
+  if (known && Object.values(at).every(isPlace)) views.details.open(state.value, walk);
+  else state = { ...state, value: {} };
+}
+
+async function copyLink({ target }) {
+  write();
+  try {
+    await navigator.clipboard.writeText(location.href);
+    target.textContent = "Copied";
+  } catch {
+    target.textContent = "Copy the address above";
+  }
+  setTimeout(() => (target.textContent = "Copy link"), 3000);
 }
 
 // ---- The views
@@ -190,7 +215,20 @@ function showOne(view) {
   if (!view.stale || !walk) return;
   view.stale = false;
   view.section.classList.add("shown");
+  view.section.dataset.facts = factsOf(view.section.id).join(", ");
   return view.show(state, walk);
+}
+
+// What the pictures of a section show, for the saved ones.
+function factsOf(section) {
+  const { token, position, layer, head, step, decoderLayer, decoderHead, beams } = state;
+  const facts = {
+    embedding: { token, position: position - 1 },
+    encoder: { layer, head, token },
+    decoder: { step, layer: decoderLayer, head: decoderHead },
+    beam: { width: beams - 1 },
+  }[section];
+  return Object.entries(facts ?? {}).map(([name, place]) => `${name} ${place + 1}`);
 }
 
 async function mount() {
@@ -273,6 +311,7 @@ async function walkThrough(part, signal) {
     if (signal.aborted) return;
   }
   walk = part;
+  main.dataset.sentence = walk?.text;
   main.classList.toggle("waiting", !walk);
   if (walk) state = withinLimits(state);
   refresh();
@@ -297,10 +336,12 @@ async function start() {
   page.notebooks = notebooks;
   document.getElementById("about").textContent = about(name, page.settings);
   await mount();
+  document.getElementById("copy").addEventListener("click", copyLink);
   state = withinLimits({ ...INITIAL, ...read(location.href) });
-  addEventListener("hashchange", ({ newURL }) => update(read(newURL)));
+  addEventListener("hashchange", ({ newURL }) => update(read(newURL)).then(openValue));
   await translate();
-  lead(state.section);
+  await lead(state.section);
+  openValue();
 }
 
 start().catch((error) => (status.textContent = error.message));

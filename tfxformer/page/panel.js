@@ -16,6 +16,7 @@ export function makePanel(page) {
   const node = element("dialog", { "aria-labelledby": "panel-title" }, bar, heading, content);
   // A click beside the panel closes it.
   node.addEventListener("click", (event) => event.target === node && node.close());
+  node.addEventListener("close", () => page.update({ value: {} }));
   let newest = 0;
 
   async function open({ name, row = 0, unit = 0, head = 0 }, walk) {
@@ -65,7 +66,7 @@ function numbers(known, { row, unit, head }) {
   const within = (place, axis) => Math.min(place, shape.at(axis) - 1);
   let at = wrapped
     ? { row: step, unit: unit || walk.ids[step] }
-    : { row: within(row, -2), unit: within(unit, -1), head };
+    : { row: within(row, -2), unit: within(unit, -1), head: shape.length === 3 && within(head, 0) };
   function draw(changes) {
     at = { ...at, ...changes };
     const whole = { shape: [Math.ceil(data.length / WIDTH), WIDTH], data };
@@ -94,7 +95,7 @@ function numbers(known, { row, unit, head }) {
     filled.replaceChildren(element("b", {}, `${naming(known, at)}: `), ...text);
   }
   const heads = chooser("Head", shape[0], (head) => draw({ head }));
-  heads.set(head);
+  heads.set(at.head);
   draw();
   return [...(shape.length === 3 ? [heads.node] : []), filled, box];
 }

@@ -11,10 +11,14 @@ const LITTLE = 0.05; // of a row's length: a change that does little
 
 const STEPS =
   "The layer puts the results of all heads side by side, and the output matrix mixes them into " +
-  "one row. Then the feed-forward network works on each token alone. Around both, the layer adds " +
-  "the output to what came in (a residual connection), and it normalises: it gives each row about " +
-  "the same mean and deviation (how far the numbers are from the mean). The paper calls both " +
-  "together Add & Norm.";
+  "one row. Then the feed-forward network works on each token alone. The layer adds the output of " +
+  "both to what came in (a residual connection). It also normalizes: it brings the numbers of a row " +
+  "to a mean of 0 and a deviation of 1 (how far they are from the mean), and then multiplies and " +
+  "shifts each by what training has chosen. ";
+const WHERE = {
+  pre: "This model normalizes what a part reads. The paper normalizes the sum: Add & Norm.",
+  post: "It normalizes the sum, as the paper does: Add & Norm.",
+};
 const HIDDEN =
   "Each hidden unit looks for a pattern in the token’s row. If it finds the pattern, it fires: " +
   "it adds a row of its own to the output.";
@@ -26,19 +30,19 @@ const STREAM =
 // comes before the part, or after it.
 const ORDER = [
   ["self_attention/x", "comes in"],
-  ["self_attention/input", "normalised", "pre"],
+  ["self_attention/input", "normalized", "pre"],
   ["self_attention/concatenation", "all heads, side by side"],
   ["self_attention/output", "× the output matrix"],
   ["self_attention/sum", "added to what came in"],
-  ["self_attention/result", "normalised", "post"],
-  ["ffn/input", "normalised", "pre"],
+  ["self_attention/result", "normalized", "post"],
+  ["ffn/input", "normalized", "pre"],
   ["ffn/output", "feed-forward network"],
   ["ffn/sum", "added to what came in"],
-  ["ffn/result", "normalised", "post"],
+  ["ffn/result", "normalized", "post"],
 ];
 
-export function makeSublayers() {
-  const steps = picture("What does the layer make of the token, step by step?", "layer", STEPS);
+export function makeSublayers({ norm }) {
+  const steps = picture("What does the layer make of the token, step by step?", "layer", STEPS + WHERE[norm]);
   const hidden = picture("Which hidden units of the feed-forward network fire?", "hidden", HIDDEN);
   const stream = picture("How does the token change from layer to layer?", "stream", STREAM);
   const node = element("div", {}, steps.node, hidden.node, stream.node);
@@ -89,7 +93,7 @@ function drawStream(shown) {
     if (!place) return lineOf(shown, name, "enters the encoder");
     const [before, after] = [rowOf(shown, names[place - 1]), rowOf(shown, name)];
     const change = length(after.map((v, unit) => v - before[unit])) / length(before);
-    const row = lineOf(shown, name, `after layer ${place}`, `changed by ${percent(change)}`);
+    const row = lineOf(shown, name, `after layer ${place}`, `changed by ${change < 1 ? percent(change) : `${number(change)} times its length`}`);
     if (place - 1 === shown.layer) row.classList.add("chosen");
     if (change < LITTLE) little.push(place);
     return row;

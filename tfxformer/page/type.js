@@ -85,7 +85,7 @@ function tokensOf(part, place, page) {
   const lead = (changes) => page.update({ part: place, ...changes });
   const read = chips(part.sourceTokens, {
     notes: part.source,
-    onPick: (token) => lead({ token, position: token, section: "embedding" }),
+    onPick: (token) => lead({ token, column: -1, position: token, section: "embedding" }),
     pickLabel: () => "See how this token becomes numbers",
   });
   const steps = part.steps ?? [];
