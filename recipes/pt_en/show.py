@@ -1,4 +1,4 @@
-"""Writes anew what shows the shipped model: its card, README answers, a picture.
+"""Writes anew what shows the shipped model: its card and README answers.
 
     python recipes/pt_en/show.py
 
@@ -15,15 +15,12 @@ import re
 import sys
 from pathlib import Path
 
-from tfxformer.plots.decoding_animation import decoding_gif
 from tfxformer.translator import Translator
 
 RECIPE = Path(__file__).parent
 ROOT = RECIPE.parents[1]
 CARD = ROOT / "export" / "pt_en" / "README.md"
 README = ROOT / "README.md"
-PICTURE = ROOT / "docs" / "decoding.gif"
-PICTURED = "Eu li um livro novo sobre o mar."
 SCORES = ROOT / "benchmarks" / "translation_quality.json"
 SAMPLES = RECIPE / "samples.tsv"
 
@@ -139,7 +136,6 @@ def main():
     readme = README.read_text("utf-8")
     readme = _TRANSLATED.sub(lambda x: x[1] + translator(x[2]), readme)
     README.write_text(_SERVED.sub(served, readme), "utf-8")
-    PICTURE.write_bytes(decoding_gif(translator, PICTURED))
 
 
 if __name__ == "__main__":

@@ -1,16 +1,14 @@
 """`tfxformer plot` writes one file and prints its path; wrong input is an error."""
 
 import pytest
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_array_equal
 
 pytest.importorskip("matplotlib")
 
-from PIL import Image
 
 from tfxformer import commands, plots, positional_encoding
 from tfxformer.layers.masking import look_ahead_mask
-from tfxformer.plots import decoding_animation
-from tfxformer.plots.attention_maps import attention_maps, best_head, readable
+from tfxformer.plots.attention_maps import attention_maps, readable
 from tfxformer.translator import Translator
 
 TEXT = "O gato."
@@ -84,37 +82,6 @@ def test_without_matplotlib_plot_says_how_to_install_it(command, tmp_path, monke
     assert code == 1 and "pip install 'tfxformer[plots]'" in err
 
 
-def test_plot_decoding_draws_each_greedy_step_in_a_gif(
-    command, model, translator, tmp_path, monkeypatch
-):
-    frames, path, draw = [], tmp_path / "picture.gif", plots.png
-
-    def watched(figure):
-        (axes,) = figure.axes
-        texts = [x for x in axes.texts if x.get_visible() and x.get_color() != "none"]
-        lines = [x.get_linewidth() for x in axes.lines if x.get_visible()]
-        frames.append(([text.get_text() for text in texts], lines))
-        return draw(figure)
-
-    monkeypatch.setattr(decoding_animation, "png", watched)
-    decoding = ["plot", "decoding", TEXT, *model, "--out", path]
-    assert command(*decoding)[::2] == (f"{path}\n", 0)
-    maps = attention_maps(translator, TEXT)
-    target, source, weights = maps["cross"]
-    layer, head = best_head(weights)
-    target, source = readable(target), readable(source)
-    # Greedy decoding takes the most probable token.
-    shares = [f"{share:.0%}" for share in maps["probabilities"].max(-1)]
-    for number, ((note, *texts), lines) in enumerate(frames[:-1]):
-        step, written = number // 2, (number + 1) // 2
-        assert f"attention of layer {layer + 1}, head {head + 1};" in note
-        assert texts == [*source, *target[:written], *shares[:written]]
-        assert_allclose(lines, 6.5 * weights[layer, head, step])
-    assert len(frames[-1][1]) == weights[0, 0].size  # all lines
-    image = Image.open(path)
-    assert (image.format, image.n_frames) == ("GIF", 2 * len(target) + 1)
-
-
 def test_plot_schedule_draws_presets_and_plot_curves_draws_metrics(drawn, tmp_path):
     schedules, steps = drawn("draw_schedules", "schedule")
     assert [*schedules] == [f"preset {n}" for n in ("tiny", "tutorial", "base", "big")]
@@ -146,7 +113,6 @@ def test_plot_lengths_counts_the_words_of_sources_and_targets(drawn, tmp_path):
         ("attention _", "the text is empty: give a sentence"),
         ("attention \u200b", "the text is empty: give a sentence"),
         ("attention a --head 1", "--head: give --layer, too"),
-        ("decoding a", "--out x.png: its name must end in .gif"),
         ("lengths", "name the pairs, such as --data pairs.tsv"),
         ("curves none", "[Errno 2] No such file or directory: 'none/metrics.jsonl'"),
         ("curves .", "the runs have no measurements to draw"),

@@ -1,12 +1,8 @@
-"""The attention of a translation, in every layer and head.
-
-`decoding_animation.py` draws it over time.
-"""
+"""The attention of a translation, in every layer and head."""
 
 from typing import NamedTuple
 
 import numpy as np
-from keras import ops
 
 from tfxformer.special_tokens import START_ID
 
@@ -28,20 +24,19 @@ class AttentionMap(NamedTuple):
 def attention_maps(translator, text):
     """Translates a sentence and returns all the attention of doing so.
 
-    The model reads both sides once more, as in training, for the weights and
-    probabilities that decoding does not keep.
+    The model reads both sides once more, as in training, for the weights that decoding
+    does not keep.
 
     Args:
         translator: a `Translator`.
         text: a string, read as one sentence and cut off where the model reads no more.
 
     Returns:
-        A dict of three `AttentionMap` and an array. "encoder" and "decoder" are their
+        A dict of three `AttentionMap`. "encoder" and "decoder" are their
         self-attention, and "cross" is the decoder's attention to the source. The
         tokens of "decoder" are its inputs, which begin with the start token (section
         3.1: "shifted right"). The queries of "cross" are what the decoder writes at
-        each of these places, and "probabilities" ``(target, vocabulary)`` are those of
-        each token of the vocabulary there, from 0 to 1.
+        each of these places.
 
     Example:
         >>> from tfxformer import Translator
@@ -58,8 +53,7 @@ def attention_maps(translator, text):
     input_ids = [START_ID, *target_tokenizer.processor.piece_to_id(target[:-1])]
     # The model reads and writes a batch; this one has a single sentence.
     model = translator.transformer
-    logits = model((np.array([source_ids]), np.array([input_ids])))
-    probabilities = ops.softmax(logits[0])  # (target, vocabulary)
+    model((np.array([source_ids]), np.array([input_ids])))
     inputs = target_tokenizer.tokens(input_ids)
     encoder_layers = [layer.self_attention for layer in model.encoder.enc_layers]
     decoder_layers = [layer.causal_self_attention for layer in model.decoder.dec_layers]
@@ -67,7 +61,6 @@ def attention_maps(translator, text):
         "cross": AttentionMap(target, source, answer.attention),
         "encoder": AttentionMap(source, source, _last_weights(encoder_layers)),
         "decoder": AttentionMap(inputs, inputs, _last_weights(decoder_layers)),
-        "probabilities": np.asarray(probabilities),
     }
 
 
@@ -75,32 +68,6 @@ def _last_weights(attention_layers):
     """The weights of the last call: ``(layers, heads, queries, keys)``."""
     # Each layer has (1, heads, queries, keys): the first axis is the batch.
     return np.concatenate([layer.last_attn_scores for layer in attention_layers])
-
-
-def best_head(weights):
-    """Finds the head whose attention looks most like an alignment of words.
-
-    In this head each token of the translation reads one token of the source, and each
-    token of the source is read by one. The end tokens do not count.
-
-    Args:
-        weights: an array ``(layers, heads, target, source)``.
-
-    Returns:
-        The numbers of its layer and of the head in it, from 0.
-
-    Example:
-        >>> one, mixed = np.eye(3), np.full((3, 3), 1 / 3)
-        >>> best_head([[mixed, one]])
-        (0, 1)
-    """
-    words = np.asarray(weights)[..., :-1, :-1]  # without the end tokens
-    if not words.size:
-        return 0, 0
-    # An alignment has one large weight in each row and in each column.
-    fit = words.max(axis=-1).mean(axis=-1) + words.max(axis=-2).mean(axis=-1)
-    layer, head = np.unravel_index(fit.argmax(), fit.shape)  # of (layers, heads)
-    return int(layer), int(head)
 
 
 def readable(tokens):

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import numpy as np
-from typer import Argument, Context, Option
+from typer import Argument, Option
 
 from tfxformer import corpora, plots
 from tfxformer.commands import Model, commands, load_translator, need, with_settings
@@ -19,12 +19,11 @@ app = commands("Draw a model, its attention, its data and its training.")
 READING = ("data_dir", "columns", "encoding")
 
 
-def _check_out(context: Context, out: Path):
+def _check_out(out: Path):
     """Refuses what cannot be written before the work begins."""
-    forms = [".gif"] if context.info_name == "decoding" else [".png", ".svg"]
     form = out.suffix.lower()
-    if form not in forms:
-        problem = f"--out {out}: its name must end in {' or '.join(forms)}"
+    if form not in (".png", ".svg"):
+        problem = f"--out {out}: its name must end in .png or .svg"
         page = f"; for a page to explore: tfxformer demo --to {out}"
         raise UserError(problem + page if form == ".html" else problem)
     check_output("--out", out)
@@ -41,7 +40,6 @@ def _check_text(text: str):
 
 Text = Annotated[str, Argument(callback=_check_text, help="A sentence.")]
 Out = Annotated[Path, Option(callback=_check_out, help="A .png or .svg file.")]
-Gif = Annotated[Path, Option(callback=_check_out, help="A .gif file.")]
 Dark = Annotated[bool, Option("--dark", help="Light letters on a dark background.")]
 Presets = Annotated[list[str] | None, Option(help="Repeat for several.")]
 Folders = Annotated[list[Path], Argument(help="Run folders.")]
@@ -117,15 +115,6 @@ def attention(
             title += f", {axis} {number}"
     with _background(dark):
         _save(plots.draw_attention(queries, keys, weights, title, **names), out)
-
-
-@app.command()
-def decoding(text: Text, out: Gif, run: Model = None):
-    """Animate how the decoder writes a translation, one token at a time."""
-    translator = load_translator(run)
-    from tfxformer.plots.decoding_animation import decoding_gif
-
-    print(write_file(out, decoding_gif(translator, text)))
 
 
 @app.command()
