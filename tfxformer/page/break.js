@@ -174,7 +174,7 @@ function drawResult({ intact, changed, same }) {
   const text = (title, translation, share) => [
     element("h4", {}, title),
     element("p", { class: "translation", lang: "en" }, translation),
-    element("p", { class: "note" }, `The geometric mean of its probabilities: ${percent(share)}`),
+    element("p", { class: "note" }, `How sure the model is of its own tokens (geometric mean): ${percent(share)}`),
   ];
   const notes = same.map(({ probability }, i) => {
     const [old, now] = [percent(intact.steps[i].probability), percent(probability)];

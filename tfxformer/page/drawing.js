@@ -207,14 +207,15 @@ export function grid({ values, rows = [], columns = [], cell = [22, 22], chosen,
     row: Math.floor((offsetY - top) / cell[1]),
     column: Math.floor((offsetX - left) / cell[0]),
   });
-  follow(svg, { values, cellAt, point: { row: 0, column: 0, ...chosen }, ...options });
+  const point = { row: 0, column: 0, ...chosen };
+  follow(svg, { values, cellAt, point, chosen, ...options });
   return { node: svg, mark };
 }
 
 const ARROWS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
 
 // Lets the mouse and the arrow keys move a point over a grid.
-function follow(svg, { values, cellAt, point, onPoint, onPick }) {
+function follow(svg, { values, cellAt, point, chosen, onPoint, onPick }) {
   const move = ({ row, column }) => {
     if (values[row]?.[column] === undefined) return false;
     const moved = row !== point.row || column !== point.column;
@@ -228,6 +229,9 @@ function follow(svg, { values, cellAt, point, onPoint, onPick }) {
     // A click on a row's name picks the row.
     if (move({ row, column: column < 0 ? point.column : column })) onPick?.(row, point.column);
   });
+  // Where the reader has picked a cell, the mouse only visits others.
+  if (onPick && chosen.column !== undefined)
+    svg.addEventListener("pointerleave", () => move(chosen));
   svg.addEventListener("keydown", (event) => {
     if (event.key === "Enter") onPick?.(point.row, point.column);
     const step = ARROWS[event.key];
@@ -252,7 +256,7 @@ export function links({ left, right, weights, chosen, label }) {
   const [row, gap] = [24, 100];
   const from = 8 * longest(left) + 16;
   const to = from + gap;
-  const [width, height] = [to + 8 * longest(right) + 56, row * Math.max(left.length, right.length)];
+  const [width, height] = [to + 8 * longest(right) + 76, row * Math.max(left.length, right.length)];
   const size = { width, height, viewBox: `0 0 ${width} ${height}` };
   const svg = element("svg", { ...size, class: "links", role: "img", "aria-label": label });
   const middle = (place) => (place + 0.5) * row;

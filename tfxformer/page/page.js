@@ -46,7 +46,7 @@ const INITIAL = {
   token: 0, // of the source, in the sections on embedding and encoder
   column: -1, // the token that it reads in the large map; -1 is the one that it reads most
   position: 0, // that the reader drags
-  layer: 2, // of the encoder: the first head there reads the next token
+  layer: 1, // of the encoder: in the shipped model, the first head there reads the next token
   head: 0,
   step: 0, // of the decoder
   decoderLayer: 0,
@@ -221,14 +221,18 @@ function showOne(view) {
 
 // What the pictures of a section show, for the saved ones.
 function factsOf(section) {
-  const { token, position, layer, head, step, decoderLayer, decoderHead, beams } = state;
+  const { token, column, position, layer, head, step, decoderLayer, decoderHead, beams } = state;
   const facts = {
     embedding: { token, position: position - 1 },
-    encoder: { layer, head, token },
+    encoder: { layer, head, token, ...(column >= 0 && { column }) },
     decoder: { step, layer: decoderLayer, head: decoderHead },
     beam: { width: beams - 1 },
   }[section];
-  return Object.entries(facts ?? {}).map(([name, place]) => `${name} ${place + 1}`);
+  const word = (name, place) =>
+    name === "token" || name === "column" ? ` ${walk.sourceTokens[place].replace("▁", "")}` : "";
+  return Object.entries(facts ?? {}).map(
+    ([name, place]) => `${name} ${place + 1}${word(name, place)}`,
+  );
 }
 
 async function mount() {
