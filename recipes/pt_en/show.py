@@ -1,4 +1,4 @@
-"""Writes anew what shows the shipped model: its card and README answers.
+"""Writes anew what shows the shipped model: its card and the answers in the docs.
 
     python recipes/pt_en/show.py
 
@@ -21,6 +21,7 @@ RECIPE = Path(__file__).parent
 ROOT = RECIPE.parents[1]
 CARD = ROOT / "export" / "pt_en" / "README.md"
 README = ROOT / "README.md"
+TRANSLATE = ROOT / "docs" / "translate.md"
 SCORES = ROOT / "benchmarks" / "translation_quality.json"
 SAMPLES = RECIPE / "samples.tsv"
 
@@ -40,6 +41,7 @@ MODELS = ["this model", "before", "Firefox's"]
 
 _PART = re.compile(r"(<!-- shown: ([\w ]+) -->\n).*?(<!-- end -->\n)", re.DOTALL)
 _TRANSLATED = re.compile(r"(\$ tfxformer translate \"([^\"]+)\"\n).*")
+_SCORED = re.compile(r"^-\d+\.\d{4}\t(.+)\t(.+)$", re.MULTILINE)
 _SERVED = re.compile(r"(\$ curl -d '.*\[\"([^\"]+)\"\].*\n).*")
 
 
@@ -136,6 +138,13 @@ def main():
     readme = README.read_text("utf-8")
     readme = _TRANSLATED.sub(lambda x: x[1] + translator(x[2]), readme)
     README.write_text(_SERVED.sub(served, readme), "utf-8")
+
+    def scored(match):
+        score = translator.score([match[1]], [match[2]])[0]
+        return f"{score:.4f}\t{match[1]}\t{match[2]}"
+
+    page = TRANSLATE.read_text("utf-8")
+    TRANSLATE.write_text(_SCORED.sub(scored, page), "utf-8")
 
 
 if __name__ == "__main__":

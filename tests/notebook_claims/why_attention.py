@@ -45,7 +45,7 @@ assert all(loss < 2 for loss in final.values())
 # %% trained: CUT = 32  # tokens
 assert survives("untrained", ATTENTION) > 1e6 * survives("untrained", PLAIN)
 assert survives("trained", ATTENTION) > 100 * survives("trained", PLAIN)
-# %% after: table(["claim", "here", "measured", "on", "how sure"], CLAIMS)
+# %% after: table(["claim", "here", "measured", "on", "the verdict rests on"], CLAIMS)
 assert len(CLAIMS) == 8
 # %% trained: BUCKETS = (12, 24, 36, 48, 72)  # source tokens; training has up to LONGEST
 assert bleu[LONGER, LONGEST] > bleu[TRANSFORMER, LONGEST], "more steps, other weights"

@@ -67,7 +67,7 @@ def test_plot_attention_draws_the_chosen_heads(drawn, model, translator):
     *tokens, weights, title, rows, columns = drawn("draw_attention", *attention)
     assert tokens == [readable(side) for side in maps["cross"][:2]]
     assert title == "Cross-attention"
-    assert (rows, columns) == ("target token (query)", "source token (key)")
+    assert (rows, columns) == ("target token to write (query)", "source token (key)")
     assert_array_equal(weights, maps["cross"][2])
     options = ["--layer", 1, "--head", 4, "--kind", "decoder"]
     *_, weights, title, rows, columns = drawn("draw_attention", *attention, *options)

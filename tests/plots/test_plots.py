@@ -94,6 +94,10 @@ def test_draw_tensors_centres_the_scale_of_each_matrix_on_zero():
     assert second.images[0].get_clim() == scales[1].get_xlim() == (-0.2, 0.2)
     assert second.get_title() == "second\n2 × 3"
     assert labels(first.yaxis) == [*"ab"] and not labels(second.yaxis)
+    figure = plots.draw_tensors(tensors, [*"ab"], columns=2, shared=True)
+    assert [axes.images[0].get_clim() for axes in figure.axes[:2]] == [(-3, 3)] * 2
+    assert figure.axes[1].images[0].get_array().shape == (2, 2)
+    assert figure.axes[1].get_title() == "second\n2 × 3"
     with pytest.raises(ValueError, match="3 tokens, first has shape"):
         plots.draw_tensors(tensors, [*"abc"])
 

@@ -65,9 +65,9 @@ def draw_attention(
     weights = expand_weights(queries, keys, weights)  # (layers, heads, Q, K)
     texts = np.round(100 * weights).astype(int)
     # The bar of colours has these ticks, and a label.
-    ticks = {share: f"{share:.0%}" for share in (0, 0.02, 0.1, 0.25, 0.5, 1)}
+    ticks = {share: f"{share:.0%}" for share in (0, 0.1, 0.5, 1)}
     names = {"title": title, "rows": rows, "columns": columns, "name": name}
-    label = "share of attention"
+    label = "share of attention, square-root scale"
     return _draw_heads(queries, keys, weights, texts, ticks=ticks, label=label, **names)
 
 
@@ -266,19 +266,21 @@ def _normalize(vectors):
     return vectors / np.maximum(lengths, 1e-12)
 
 
-def draw_tensors(tensors, tokens):
+def draw_tensors(tensors, tokens, *, columns=None, shared=False):
     r"""Draws matrices with a row for each token, side by side.
 
-    Blue is negative, white is 0, red is positive. Each matrix has a scale of its own
-    below it, which leaves out the largest hundredth of its numbers.
+    Blue is negative, white is 0, red is positive. Each matrix has a scale below it,
+    which leaves out the largest hundredth of its numbers.
 
     Args:
         tensors: a dict of names and arrays ``(tokens, columns)``, in the order of
             their computation.
         tokens: the tokens of the rows, strings.
+        columns: how many columns to draw, the first ones; None draws all.
+        shared: give all matrices one scale, so that their colours compare.
 
     Returns:
-        A Matplotlib figure. The names of matrices have their shapes below.
+        A Matplotlib figure. The names of matrices have their whole shapes below.
 
     Raises:
         ValueError: when the numbers of tokens and rows differ.
@@ -292,20 +294,23 @@ def draw_tensors(tensors, tokens):
     for name, matrix in matrices.items():
         if matrix.ndim != 2 or len(matrix) != len(tokens):
             raise ValueError(f"{len(tokens)} tokens, {name} has shape {matrix.shape}")
+    drawn = {name: matrix[:, :columns] for name, matrix in matrices.items()}
+    largest = [np.percentile(abs(matrix), 99) for matrix in drawn.values()]
     # Wide matrices have wider panels, and narrow ones have room for their names.
-    widths = [max(matrix.shape[1], 40) for matrix in matrices.values()]
+    widths = [max(matrix.shape[1], 40) for matrix in drawn.values()]
     with drawing(PANELS_WIDTH + 1, 1.6 + 0.25 * len(tokens)) as figure:
         panels = figure.subplots(1, len(matrices), width_ratios=widths, squeeze=False)
-        for axes, (name, matrix) in zip(panels[0], matrices.items(), strict=True):
-            most = max(np.percentile(abs(matrix), 99), 1e-12)
+        for axes, name, own in zip(panels[0], drawn, largest, strict=True):
+            most = max(max(largest) if shared else own, 1e-12)
             colours = {"cmap": "RdBu_r", "vmin": -most, "vmax": most}
-            image = axes.imshow(matrix, aspect="auto", **colours)
+            image = axes.imshow(drawn[name], aspect="auto", **colours)
             place = {"location": "bottom", "pad": 0.02, "extend": "both"}
             figure.colorbar(image, ax=axes, **place)
-            axes.set_title(f"{name}\n{len(matrix)} × {matrix.shape[1]}")
+            axes.set_title("{}\n{} × {}".format(name, *matrices[name].shape))
             axes.set(xticks=[], yticks=[])
         panels[0, 0].set_yticks(range(len(tokens)), tokens)
-        figure.supxlabel("numbers of each token's vector")
+        first = f"the first {columns} " if columns else ""
+        figure.supxlabel(f"{first}numbers of each token's vector")
     return figure
 
 

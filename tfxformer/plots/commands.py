@@ -102,8 +102,13 @@ def attention(
     queries, keys, weights = attention_maps(translator, text)[kind]
     queries, keys = readable(queries), readable(keys)
     title = "Cross-attention" if kind == "cross" else f"Self-attention of the {kind}"
+    rows = {
+        "cross": "target token to write (query)",
+        "encoder": "source token (query)",
+        "decoder": "target token (query)",
+    }
     names = {
-        "rows": "source token (query)" if kind == "encoder" else "target token (query)",
+        "rows": rows[kind],
         "columns": "target token (key)" if kind == "decoder" else "source token (key)",
     }
     # A number takes away the first axis of (layers, heads, target, source).
