@@ -166,3 +166,12 @@ def test_folded_weights_decode_as_the_trained_weights_would(model, options):
         if not options:
             best = logits[..., END_ID:].max(-1)
             assert (best - own)[written].max() < 1e-3
+
+
+def test_beam_search_differs_on_the_examples_of_the_page(model):
+    script = (ROOT / "tfxformer" / "page" / "beam.js").read_text("utf-8")
+    texts = re.findall(r'"(.+)",', script.partition("const EXAMPLES = ")[2][:200])
+    assert len(texts) == 2
+    beam = Translator.load(REPOSITORY / "1", options=DecodingOptions(beam_size=4))
+    for greedy, better in zip(model(texts), beam(texts), strict=True):
+        assert greedy != better

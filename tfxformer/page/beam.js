@@ -15,8 +15,8 @@ const LEGEND =
 
 // For these, the shipped model's beam finds another translation than greedy decoding.
 const EXAMPLES = [
-  "Sentei-me no banco do jardim.",
-  "Quanto custa enviar esta encomenda para o Brasil?",
+  "Está a chover a cântaros.",
+  "Os livros foram-lhe entregues ontem.",
 ];
 
 export function mountBeam(section, page) {
