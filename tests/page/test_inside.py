@@ -185,6 +185,7 @@ BROKEN = {
     "No positions": ("Space", {"positions": False}),
     "No residual connections": ("Space", {"residual": False}),
     "Padding tokens": ("ArrowRight", {"pads": 1}),
+    "Padding unmasked": ("Space", {"paddingMask": False, "pads": 4}),
     "Temperature of attention": ("End", {"temperature": 4}),
     "Weights rounded to": ("ArrowDown", {"bits": 8}),
     "Silence encoder layer 1, head 2": (

@@ -67,8 +67,10 @@ const SWITCHES = {
 export function mountBreak(section, page) {
   let broken = {};
   const change = (name, value) => {
-    const bare = name === "paddingMask" && !broken.pads; // without padding, it hides nothing
-    page.update({ broken: known({ ...broken, ...(bare && { pads: 4 }), [name]: value }) });
+    const changed = { ...broken, [name]: value };
+    // Without padding, there is nothing to unmask.
+    if (name === "paddingMask" && !value) changed.pads ||= 4;
+    page.update({ broken: known(changed) });
   };
   const controls = Object.entries(SWITCHES).map(([name, about]) => {
     const { node, set } = controlOf(name, about, (value) => change(name, value));
@@ -174,7 +176,7 @@ function drawResult({ intact, changed, same }) {
   const text = (title, translation, share) => [
     element("h4", {}, title),
     element("p", { class: "translation", lang: "en" }, translation),
-    element("p", { class: "note" }, `How sure the model is of its own tokens (geometric mean): ${percent(share)}`),
+    element("p", { class: "note" }, `How sure the model is of its own tokens: ${percent(share)}`),
   ];
   const notes = same.map(({ probability }, i) => {
     const [old, now] = [percent(intact.steps[i].probability), percent(probability)];

@@ -10,7 +10,7 @@
 import { add, dot, weightedSum } from "./matrix.js";
 import { END_ID, PAD_ID, START_ID } from "./tokenizer.js";
 
-const EPSILON = 1e-6; // what layer normalisation adds to the variance
+const EPSILON = 1e-6; // what layer normalization adds to the variance
 
 // The switches that change the computation ("Break it"). This is the intact model.
 export const INTACT = {
@@ -20,7 +20,7 @@ export const INTACT = {
   pads: 0, // padding tokens after the source
   scale: true, // divide scores by the square root of d_k
   residual: true, // add a sublayer's input to its output
-  layerNorm: true, // normalise
+  layerNorm: true, // normalize
   silenced: [], // such as "encoder/layer_0", "decoder/layer_1/cross_attention/head_3"
   bits: null, // 8, 4 or 2: round weights; see readWeights
   temperature: 1, // of the softmax in attention
@@ -136,7 +136,7 @@ function FeedForward(model, weights, x) {
   });
 }
 
-// A residual connection and layer normalisation around a sublayer (3.1). Post-norm is
+// A residual connection and layer normalization around a sublayer (3.1). Post-norm is
 // the paper's LayerNorm(x + Sublayer(x)); pre-norm is x + Sublayer(LayerNorm(x)).
 function AddAndNorm(model, weights, x, sublayer) {
   const pre = model.settings.norm === "pre";
@@ -190,7 +190,7 @@ function Decoder(model, weights, ids, encoded, cache, start) {
   return finalNorm(model, weights, x); // (target, d_model)
 }
 
-// Pre-norm layers do not normalise their result; so the stack does it at its end.
+// Pre-norm layers do not normalize their result; so the stack does it at its end.
 function finalNorm(model, weights, x) {
   const output = weights.final_norm ? x.map((row) => LayerNorm(model, weights.final_norm, row)) : x;
   model.note?.(weights.path, { stream: x, output });

@@ -21,6 +21,7 @@
 // - `latest` in client.js makes requests that follow a slider.
 
 import { tfxformer } from "./client.js";
+import { spell } from "./drawing.js";
 import { mountType, EXAMPLES } from "./type.js";
 import { mountEmbedding } from "./embedding.js";
 import { mountEncoder } from "./encoder.js";
@@ -229,7 +230,7 @@ function factsOf(section) {
     beam: { width: beams - 1 },
   }[section];
   const word = (name, place) =>
-    name === "token" || name === "column" ? ` ${walk.sourceTokens[place].replace("▁", "")}` : "";
+    /^(token|column)$/.test(name) ? ` ${spell(walk.sourceTokens[place]).replace("▁", "")}` : "";
   return Object.entries(facts ?? {}).map(
     ([name, place]) => `${name} ${place + 1}${word(name, place)}`,
   );

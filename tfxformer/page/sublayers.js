@@ -42,7 +42,8 @@ const ORDER = [
 ];
 
 export function makeSublayers({ norm }) {
-  const steps = picture("What does the layer make of the token, step by step?", "layer", STEPS + WHERE[norm]);
+  const question = "What does the layer make of the token, step by step?";
+  const steps = picture(question, "layer", STEPS + WHERE[norm]);
   const hidden = picture("Which hidden units of the feed-forward network fire?", "hidden", HIDDEN);
   const stream = picture("How does the token change from layer to layer?", "stream", STREAM);
   const node = element("div", {}, steps.node, hidden.node, stream.node);
@@ -93,7 +94,8 @@ function drawStream(shown) {
     if (!place) return lineOf(shown, name, "enters the encoder");
     const [before, after] = [rowOf(shown, names[place - 1]), rowOf(shown, name)];
     const change = length(after.map((v, unit) => v - before[unit])) / length(before);
-    const row = lineOf(shown, name, `after layer ${place}`, `changed by ${change < 1 ? percent(change) : `${number(change)} times its length`}`);
+    const size = change < 1 ? percent(change) : `${number(change)} times its length`;
+    const row = lineOf(shown, name, `after layer ${place}`, `changed by ${size}`);
     if (place - 1 === shown.layer) row.classList.add("chosen");
     if (change < LITTLE) little.push(place);
     return row;

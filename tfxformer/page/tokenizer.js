@@ -1,6 +1,6 @@
 // Text to token ids and back, as tokenizer.py does it with SentencePiece.
 //
-// A text becomes tokens in three steps. Normalisation makes one spelling of many: "ﬁ"
+// A text becomes tokens in three steps. Normalization makes one spelling of many: "ﬁ"
 // becomes "fi", and runs of spaces become one. Spaces become "▁", so that tokens keep
 // them. Then, of all the ways to cut the text, the likeliest one wins: each token has a
 // log-probability, and the best sum is found from left to right (Viterbi's algorithm;
@@ -78,7 +78,7 @@ class Normalizer {
 
 export class Tokenizer {
   // Takes what __init__.py writes: the pieces with their scores and types, the rules of
-  // normalisation as base64, and how the model treats spaces.
+  // normalization as base64, and how the model treats spaces.
   constructor(model) {
     this.model = { ...model, scores: Float32Array.from(model.scores) };
     this.normalizer = new Normalizer(fromBase64(model.rules));
@@ -114,7 +114,7 @@ export class Tokenizer {
     return neat ? text.replace(/▁+$/, "") : text;
   }
 
-  // The likeliest way to cut a normalised text. best[i] is the best way to cut its first
+  // The likeliest way to cut a normalized text. best[i] is the best way to cut its first
   // i characters; of equal ones, the first that is found stays.
   cut(text) {
     const characters = [...text];
