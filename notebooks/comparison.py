@@ -1,10 +1,14 @@
-"""What `why_attention.ipynb` compares a Transformer with, and how it measures.
+"""How `why_attention.ipynb` measures, judges and draws.
 
-Two recurrent translators, training steps that are timed, gradients by distance, and
-pictures of lines.
+The recurrent translators are in the notebook. Here are the parts that teach less: short
+sentences joined to long ones, the loops of training, timing and decoding, gradients by
+distance, verdicts, and pictures of lines.
 """
 
+import random
+import re
 import time
+from collections import Counter
 
 import keras
 import matplotlib.pyplot as plt
@@ -20,65 +24,82 @@ from tfxformer.training.loss import token_loss
 
 D_MODEL = 64
 WARM_UP = 5  # steps that are not timed: the first ones compile
+# A line has the colour of its place, but these would have another model's.
+COLOURS = {"GRU": 2, "without residuals": 5, "without normalization": 6}
+CLAIMS = {}  # what `judge` was asked, with the other columns of the table at the end
 
 
-class BahdanauAttention(keras.layers.Layer):
-    """Additive attention (Bahdanau et al. 2015, section 3.1 and appendix A.1.2)."""
+def say(text):
+    """Shows text with numbers from this run."""
+    display(Markdown(text))
 
-    def __init__(self, units, **kwargs):
+
+def judge(claim, measured, *, on, rule, holds):
+    """Shows a claim's verdict, and keeps it for the table at the end.
+
+    ``holds`` is None where the measurements are too close to call.
+    """
+    verdict = {True: "holds", False: "does not hold", None: "undecided"}[holds]
+    CLAIMS[claim] = f"**{verdict}**", measured, on, rule
+    say(f"**{claim}: {verdict}.** {measured}.")
+
+
+def agree(ratios):
+    """Whether three quarters of ratios are above 1 (True), or below 1 (False)."""
+    above, below = np.mean(np.array(ratios) > 1), np.mean(np.array(ratios) < 1)
+    return True if above >= 0.75 else False if below >= 0.75 else None
+
+
+def clearly(ratio, factor=1.25):
+    """Whether one ratio is at least a factor (True), or at most its inverse (False)."""
+    return True if ratio >= factor else False if ratio <= 1 / factor else None
+
+
+def simple(parts, count):
+    """Pairs whose words are all among the most frequent ones of their language.
+
+    ``parts`` is ``{split: pairs}``; the first split is the one to count in.
+    """
+
+    def words(text):
+        return re.findall(r"\w+|[^\w\s]", text.lower())
+
+    known = []
+    for side in (0, 1):
+        found = [words(pair[side]) for pair in next(iter(parts.values()))]
+        counts = Counter(word for row in found for word in row)
+        known.append({word for word, _ in counts.most_common(count)})
+    return {
+        split: [p for p in pairs if all({*words(p[i])} <= known[i] for i in (0, 1))]
+        for split, pairs in parts.items()
+    }
+
+
+def joined(pairs, most, count, seed):
+    """Pairs of one to ``most`` sentences; each number is equally frequent."""
+    rng = random.Random(seed)
+    drawn = (rng.sample(pairs, rng.randint(1, most)) for _ in range(count))
+    texts = (tuple(map(" ".join, zip(*pairs, strict=True))) for pairs in drawn)
+    return list(dict.fromkeys(texts))
+
+
+class Recurrent(keras.Model):
+    """What the notebook's `GRUTranslator` does besides reading and one step of writing.
+
+    A subclass has `readout`, a layer; `read`, the encoder; and `step`, one step of the
+    decoder.
+    """
+
+    def __init__(self, vocab_size, **kwargs):
         super().__init__(**kwargs)
-        self.query = keras.layers.Dense(units, use_bias=False)
-        self.key = keras.layers.Dense(units)
-        self.energy = keras.layers.Dense(1, use_bias=False)
-
-    def call(self, state, keys, values, mask):
-        """One query a sentence: the context ``(batch, depth)`` and the weights.
-
-        ``keys`` are ``self.key(values)``, made once for all queries.
-        """
-        hidden = ops.tanh(self.query(state)[:, None] + keys)  # (batch, source, units)
-        scores = self.energy(hidden)[..., 0]  # (batch, source)
-        # The mask is added before the softmax, so the other weights sum to 1.
-        weights = ops.softmax(scores + ops.where(mask, 0.0, -1e9))
-        return ops.matmul(weights[:, None], values)[:, 0], weights
-
-
-class GRUTranslator(keras.Model):
-    """A GRU encoder-decoder, with Bahdanau's attention or without."""
-
-    def __init__(self, vocab_size, units, attention, **kwargs):
-        super().__init__(**kwargs)
-        self.units = units
         small = keras.initializers.RandomNormal(stddev=D_MODEL**-0.5)
         self.embedding = keras.layers.Embedding(vocab_size, D_MODEL, small)
-        reader = keras.layers.GRU(units, return_sequences=True, return_state=True)
-        self.attention = BahdanauAttention(units) if attention else None
-        self.reader = keras.layers.Bidirectional(reader) if attention else reader
-        self.bridge = keras.layers.Dense(units, activation="tanh")
-        self.writer = keras.layers.GRUCell(units)
-        self.readout = keras.layers.Dense(D_MODEL, activation="tanh")
 
     def embed(self, ids):
         return self.embedding(ids) * D_MODEL**0.5
 
-    def read(self, x, mask):
-        """Source vectors to the decoder's first state and context, and its memory."""
-        values, *last = self.reader(x, mask=mask)
-        state = self.bridge(ops.concatenate(last, axis=-1))
-        if self.attention is None:
-            return (state, state[:, :0]), None
-        memory = self.attention.key(values), values, mask
-        return (state, ops.zeros_like(values[:, 0])), memory
-
-    def step(self, x, state, context, memory):
-        """One step of the decoder: a token's vector to the next state and context."""
-        if memory is not None:
-            context, _ = self.attention(state, *memory)
-            x = ops.concatenate([x, context], axis=-1)
-        state, _ = self.writer(x, [state])
-        return state, context
-
     def project(self, state, context):
+        """Logits: products with the embedding of each token, as in the Transformer."""
         x = self.readout(ops.concatenate([state, context], axis=-1))
         return ops.matmul(x, ops.transpose(self.embedding.embeddings))
 
@@ -181,7 +202,7 @@ def strip(model, part):
 def make_reach(model):
     """Norms ``(batch, source)`` of the gradient of the loss at one target position."""
     ids = tf.TensorSpec([None, None], tf.int32)
-    recurrent = isinstance(model, GRUTranslator)
+    recurrent = isinstance(model, Recurrent)
 
     @tf.function(
         input_signature=(ids, ids, ids, tf.TensorSpec([], tf.int32)), autograph=False
@@ -209,8 +230,8 @@ def make_reach(model):
 def by_distance(reach, pairs, cut, width=8):
     """Points of a curve: a distance, and the mean norm at about that distance.
 
-    From target position t to source position s of S, a recurrent network takes
-    S - s + t + 1 steps; this is the distance for all models.
+    Between the states at source position s of S and at target position t, a recurrent
+    network takes S - s + t steps; this is the distance for all models.
     """
     ids = [(s[:cut], [START_ID, *t[: cut - 1]], t[:cut]) for s, t in pairs]
     batch = [tf.constant(x, tf.int32) for x in np.array(ids).transpose(1, 0, 2)]
@@ -218,7 +239,7 @@ def by_distance(reach, pairs, cut, width=8):
     for t in range(0, cut, 4):
         norms = np.log(reach(*batch, tf.constant(t)).numpy() + 1e-30)  # (batch, source)
         for s, norm in enumerate(norms.mean(axis=0)):
-            found.setdefault((cut - s + t + 1) // width, []).append(norm)
+            found.setdefault((cut - s + t) // width, []).append(norm)
     return [
         ((n + 0.5) * width, float(np.exp(np.mean(norms))))
         for n, norms in sorted(found.items())
@@ -227,7 +248,7 @@ def by_distance(reach, pairs, cut, width=8):
 
 
 def make_translate(model, tokenizer):
-    """Greedy decoding for a `GRUTranslator`: texts to texts."""
+    """Greedy decoding for a `Recurrent`: texts to texts."""
 
     @tf.function(autograph=False, reduce_retracing=True)
     def begin(ids):
@@ -260,51 +281,127 @@ def make_translate(model, tokenizer):
     return translate
 
 
-def draw(panels, **settings):
+def all_heads(transformer, sources, targets_in):
+    """The weights of encoder self-attention and of cross-attention, by layer."""
+    mask = padding_mask(sources)
+    x, encoder = transformer.encoder.pos_embedding(sources), []
+    for encoder_layer in transformer.encoder.enc_layers:
+        attention = encoder_layer.self_attention
+        y = attention.add_and_norm.before(x)
+        weights = attention.mha(y, y, value_mask=mask, return_attention_scores=True)[1]
+        encoder.append(weights.numpy())
+        x = encoder_layer(x, mask=mask)
+    transformer((sources, targets_in))
+    cross = [d.last_attn_scores.numpy() for d in transformer.decoder.dec_layers]
+    return {"encoder self-attention": encoder, "cross-attention": cross}
+
+
+def smooth(values, count):
+    """A running mean."""
+    return np.convolve(values, np.ones(count) / count, mode="valid")
+
+
+def draw(panels, *, width=8.0, leaders=False, **settings):
     """Draws panels side by side, ``{title: {name: points (x, y)}}``; returns axes.
 
-    Lines that end together have their names at their ends; others have a legend.
+    Each line has its name at its end. With ``leaders`` the names are beside the last
+    panel, and a thin line leads from each end to its name.
     """
-    layout = {"figsize": (5.6 * len(panels), 3.4), "squeeze": False}
-    _, axes = plt.subplots(1, len(panels), layout="constrained", **layout)
+    layout = {"figsize": (width, 3.3), "layout": "constrained"}
+    _, axes = plt.subplots(1, len(panels), squeeze=False, sharey=True, **layout)
     for panel, (title, lines) in zip(axes[0], panels.items(), strict=True):
         ends = []
         for number, (name, points) in enumerate(lines.items()):
+            number = COLOURS.get(name, number)
             x, y = np.transpose(points)
             style = ("-", "--", "-.", ":")[number % 4]
-            panel.plot(x, y, style, color=f"C{number}", marker="", lw=2, label=name)
+            panel.plot(x, y, style, color=f"C{number}", marker="", lw=2.2)
             ends.append((x[-1], y[-1], name, f"C{number}"))
         panel.set(title=title, **settings)
+        panel.minorticks_off()
+        panel.label_outer()
         panel.grid(alpha=0.3)
-        if len({x for x, _, _, _ in ends}) == 1:
+        panel.spines[["top", "right"]].set_visible(False)  # names may cross them
+        if leaders:
+            right = panel.get_xlim()[1]
+            panel.set_xlim(right=right)
+            for x, y, _, colour in ends:
+                panel.plot([x, right], [y, y], color=colour, lw=0.7, alpha=0.6)
+            ends = [(right, *rest) for _, *rest in ends]
+        if not leaders or panel is axes[0, -1]:
             name_ends(panel, ends)
-        else:
-            panel.legend(fontsize=11)
     return axes[0]
 
 
 def name_ends(panel, ends):
-    """Writes names beside the panel, at the heights at which their lines end."""
+    """Writes names to the right of points ``(x, y, name, colour)``."""
     panel.figure.draw_without_rendering()  # so that heights are known
-    heights = panel.transData.transform([(x, y) for x, y, _, _ in ends])[:, 1]
-    lowest = -np.inf  # no name covers another
-    for place in np.argsort(heights):
-        _, y, name, colour = ends[place]
-        height = max(heights[place], lowest)
-        lowest = height + 0.17 * panel.figure.dpi
-        up = (height - heights[place]) * 72 / panel.figure.dpi  # in points
-        where = {"xycoords": panel.get_yaxis_transform(), "va": "center", "size": 11}
-        where["textcoords"] = "offset points"
-        panel.annotate(name, (1, y), (5, up), color=colour, **where)
+    places = panel.transData.transform([(x, y) for x, y, *_ in ends])
+    lowest = {}  # no name covers another that ends above the same x
+    for number in np.argsort(places[:, 1]):
+        x, y, name, colour = ends[number]
+        height = max(places[number, 1], lowest.get(x, -np.inf))
+        lowest[x] = height + 0.17 * panel.figure.dpi
+        up = (height - places[number, 1]) * 72 / panel.figure.dpi  # in points
+        where = {"textcoords": "offset points", "va": "center", "size": 11}
+        where["bbox"] = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
+        panel.annotate(name, (x, y), (6, up), color=colour, **where)
+
+
+def draw_paths():
+    """Draws how word 1 of a source reaches the last target word, in three models."""
+    source = ["O", "meu", "irmão", "mora", "aqui"]
+    target = ["My", "brother", "lives", "here"]
+    at = [*range(len(source)), *(n + len(source) + 0.5 for n in range(len(target)))]
+    _, axes = plt.subplots(figsize=(8, 4.1), layout="constrained")
+    grey, red, last = "0.72", "C3", len(at) - 1
+
+    def arrow(start, end, y, colour, bend, both=False):
+        axes.annotate(
+            "",
+            (at[end], y),
+            (at[start], y),
+            arrowprops={
+                "arrowstyle": "<->" if both else "->",
+                "color": colour,
+                "lw": 2 if colour == red else 1,
+                "shrinkA": 8,
+                "shrinkB": 8,
+                "connectionstyle": f"arc3,rad={bend}",
+                "zorder": 3 if colour == red else 1,
+            },
+        )
+
+    rows = {"plain GRU": 4, "GRU with attention": 2, "Transformer": 0}
+    for name, y in rows.items():
+        chain = name != "Transformer"
+        for n in range(last) if chain else ():
+            plain = name == "plain GRU"
+            both = not plain and n < len(source) - 1
+            arrow(n, n + 1, y, red if plain else grey, 0, both)
+        if not chain:
+            for n in range(len(source)):
+                for m in range(n + 1, len(source)):
+                    arrow(n, m, y, grey, 0.3, both=True)
+        if name != "plain GRU":
+            for n in range(len(source) if chain else last):
+                arrow(n, last, y, grey if n else red, -0.17)
+        axes.scatter(at, [y] * len(at), 90, "white", edgecolors="0.3", zorder=4)
+        axes.text(-0.6, y, name, ha="right", va="center", size=12)
+        steps = f"{last} steps" if name == "plain GRU" else "1 step"
+        axes.text(at[-1] + 0.4, y, steps, color=red, va="center", size=12)
+    for x, word in zip(at, [*source, *target], strict=True):
+        axes.text(x, -1.3, word, ha="center", size=11)
+    for words, begin in ((source, 0), (target, len(source))):
+        middle = (at[begin] + at[begin + len(words) - 1]) / 2
+        text = "the decoder writes" if begin else "the encoder reads"
+        axes.text(middle, -1.85, text, ha="center", size=11, color="0.4")
+    axes.set(xlim=(-2.6, at[-1] + 1.4), ylim=(-2.0, 4.6))
+    axes.axis("off")
+    plt.show()
 
 
 def table(names, rows):
     """Shows rows of text and numbers as a table."""
     lines = [names, ["---"] * len(names), *rows]
-    text = "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
-    display(Markdown(text))
-
-
-def quartiles(values):
-    """A lower quartile, a median and an upper quartile."""
-    return np.percentile(values, [25, 50, 75])
+    say("\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines))

@@ -6,6 +6,9 @@ assert cosines[0, 1] > 0.95 > 0.6 > cosines[0, 2], "cat and dog point the same w
 assert np.allclose(shares.sum(axis=1), 1)
 assert shares[0, :2].sum() > 0.95 and abs(shares[0, 0] - shares[0, 1]) < 0.15
 assert np.abs(shares[0] @ X - X[:2].mean(axis=0)).max() < 0.1, "almost their mean"
+for a, b in ((0, 1), (0, 2), (1, 2)):  # nearer to each other
+    before, after = (np.linalg.norm(v[a] - v[b]) for v in (X, shares @ X))
+    assert after < 0.6 * before
 # %% after: keys = np.eye(3)  # one key for each word
 assert np.allclose(hard @ values, 20, atol=1e-9)
 # %% after: def ids(texts):
@@ -52,6 +55,7 @@ np.testing.assert_allclose(Z[3], mean, atol=1e-5)
 # %% after: for h in range(mha.num_heads):
 np.testing.assert_allclose(heads[HEAD], Z, atol=1e-5)
 np.testing.assert_allclose(output, layer_output, atol=1e-4)
+assert (layer_weights[0].argmax(axis=1) == 2).all(), "in head 1, all words read “are”"
 # %% after: fresh = MultiHeadAttention(num_heads=2, key_dim=3)
 np.testing.assert_allclose(result, expected, atol=1e-5)
 # %% after: weights = softmax(scores)
@@ -65,33 +69,42 @@ model((ids([english]), ids([f"<start> {spanish}"])))
 whole = np.array(model.decoder.last_attn_scores)[0]
 np.testing.assert_allclose(in_cross, whole, atol=1e-5)
 assert (in_decoder[:, np.triu(np.ones((5, 5), bool), 1)] == 0.0).all()
+assert in_encoder.shape == (mha.num_heads, len(source), len(source))
+assert in_decoder.shape == (mha.num_heads, len(target_in), len(target_in))
+assert in_cross.shape == (mha.num_heads, 5, 4), "5 queries read 4 keys"
+for row, word in ((1, "ball"), (3, "blue")):
+    assert in_cross.mean(axis=0)[row, source.index(word)] > 0.5, "mostly"
 # %% after: cross = model.decoder.dec_layers[0].cross_attention.mha
 assert moved[0] == 0 and min(moved[1:]) > 0.01
 assert (cross_weights @ v).shape == (len(target_in), d_k)
-# %% after: kinds = {"encoder self": in_encoder, "decoder self": in_decoder, "cross": in_cross}
-assert in_encoder.shape == (mha.num_heads, len(source), len(source))
-assert in_decoder.shape == (mha.num_heads, len(target_in), len(target_in))
-assert in_cross.shape == (mha.num_heads, len(target_in), len(source))
 # %% after: def cosine(a, b):
 assert np.isclose(rows[0][0], rows[1][0])
 assert np.isclose(2 * rows[0][1], rows[1][1])
 assert rows[1][2] > rows[0][2]
 # %% after: vocabulary = ["black", "white", "cat", "dog", "cow", "horse", *DEEDS, *DRINKS]
 assert rows[1][0] < 60 < rows[1][1] < 110 < rows[1][2]
+assert near[vocabulary.index("black"), vocabulary.index("milk")] == 0, "no neighbours"
 # %% after: text, spanish = "the black cat drank the milk", "el gato negro bebió la leche"
 np.testing.assert_allclose(milk.sum(axis=1), 1, atol=1e-5)
-mean = found[2].mean(axis=0)
+assert mean[3] < mean[1], "“milk” does not prefer its neighbour"
+in_picture = found[2].mean(axis=0)
 for row, word in ((1, "cat"), (2, "black")):
-    assert text.split()[mean[row].argmax()] == word, "the attention changes places, too"
-# %% after: print(f"{'':27}{'translation':37}on “making”  on the object")
-assert on_object > on_verb
+    assert text.split()[in_picture[row].argmax()] == word, "attention moves, too"
+# %% after: def on_making(english, spanish, verb):
+assert writes[reader, 3] > 0.5, "a head that reads “dinner”"
+# %% after: labels, rows = [], []
+assert there.mean() > here.mean() and wins > len(rows) / 2
+assert len(labels) == 7, "the picture has room for 7"
 # %% after: def difference(model):
 assert (rows[1] > 0.1).all(), "no two heads have become one"
+assert wider.max() > 0, "training drives them apart"
 # %% after: def has(pair, *any_of):
 assert sum(map(len, patterns.values())) == len(pairs)
 assert np.mean(rows[1:]) < np.mean(rows[0]), "heads are of use"
 assert len({tuple(row) for row in rows[1:]}) > 1, "losses differ from head to head"
+assert making[worst] < making[reader], "the worst loss is another"
 # %% after: SIDE, PATCH = 60, 6
+eye = look_for(4, 3)
 query = 6 * centred[43]
 expected = softmax(query @ centred.T / PATCH).reshape(count, count)
 np.testing.assert_allclose(eye, expected, atol=1e-5)
@@ -102,6 +115,9 @@ assert (patches[darkest].mean(axis=1) < 0.2).all(), "patches of hair"
 assert np.array(weights).nbytes == 4 * 4 * 2048**2
 assert said.group() == "17 positions exceed max_length=16"
 # %% answer: 1
-assert abs(ours - layers).max() < 1e-5
+assert abs(ours - layers).max() < 1e-5 and words_read[ours[3].argmax()] == "are"
 # %% answer: 2
 assert sharp.max(axis=1).mean() > 0.9 and np.allclose(flat, 1 / 4)
+assert (sharp.argmax(axis=1) == 2).all(), "the best key is that of “are”"
+# %% answer: 3
+assert looks[3] > 0.5 and looks[1] < 0.1, "mostly “red”, hardly “ball”"

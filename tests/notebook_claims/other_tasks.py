@@ -7,18 +7,25 @@ assert share > 0.8
 assert bot("What is my name?") == replies[1]
 # %% trained:     "My name is Clara.",
 assert scores[0] == scores.max(), "a trained pattern has the highest score"
-# %% after: NOUNS = entries(  # Spanish, its plural, its gender
-assert agree("blanco", feminine=True, plural=True) == "blancas"
-assert agree("azul", feminine=True, plural=True) == "azules"
+# %% after: draw = random.Random(0)
+assert patterns.agree("blanco", feminine=True, plural=True) == "blancas"
+assert patterns.agree("azul", feminine=True, plural=True) == "azules"
 assert not any("blue ball" in source for source in seen)
 assert not seen & {source for source, _ in es_pairs["test"]}
 # %% trained: report("runs/en_es")
 assert share > 0.8
-# %% trained: plots.draw_curves({name: quality(f"runs/{name}") for name in ("chat", "en_es")})
-for name in ("chat", "en_es"):
-    last = {row["split"]: row for row in measured(f"runs/{name}")}
-    assert last["validation"]["masked_accuracy"] > 0.95
-    assert last["train"]["loss"] > last["validation"]["loss"] + 0.1
+# %% after: few_pairs = es_pairs["train"][:100]
+# The test shows no sentence of the training to any run.
+assert not any({*seen_pairs} & {*unseen} for seen_pairs, unseen in RUNS.values())
+# %% trained: few_pairs = es_pairs["train"][:100]
+assert min(exact[run, "seen"] for run in RUNS) > 0.9
+assert exact["few", "unseen"] < 0.3 and exact["en_es", "unseen"] > 0.8
+# %% trained: def curve(run, split, name):
+assert losses["few"][-1][1] > 5 * losses["en_es"][-1][1] and fits > 0.99
+for run in ("chat", "en_es"):
+    # "Training pulls the probability of the correct token to 0.9, also from above."
+    assert abs(losses[run][-1][1] + math.log(0.9)) < 0.02
+assert low < -math.log(0.9) < losses["chat"][-1][1] and kept > 0.995
 config = Path("runs/chat/config.yaml").read_text(encoding="utf-8")
 assert "label_smoothing: 0.1" in config and "dropout_rate: 0" in config
 # %% after: def edits(words, wanted):

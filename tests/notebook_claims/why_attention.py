@@ -1,4 +1,8 @@
-# %% after: TRANSFORMER, ATTENTION, PLAIN = "Transformer", "GRU with attention", "GRU without"
+# %% after: WORDS = 40
+assert kept["attention"] > 1000 * kept["GRU"], "the first look"
+falls = np.exp(np.diff(np.log(effect["GRU"])))
+assert np.all(np.abs(falls - step) < 0.2), "each step keeps about the same share"
+# %% after: TRANSFORMER, ATTENTION, PLAIN = "Transformer", "GRU with attention", "plain GRU"
 assert max(sizes.values()) <= 1.02 * sizes[TRANSFORMER], "within 2%"
 assert min(sizes.values()) >= 0.98 * sizes[TRANSFORMER]
 assert not {p.source for p in held_out} & {p.source for p in parts["train"]}
@@ -38,14 +42,21 @@ for i in range(3):
     assert not weights[i, real[i] :].numpy().any()  # padding: exactly 0
 # %% after: AVERAGED = 15  # steps
 for values in times.values():
-    low, middle, high = quartiles(values)
-    assert low <= middle <= high and len(values) == STEPS - comparison.WARM_UP
+    assert len(values) == STEPS - comparison.WARM_UP
+assert curves[LONGER].min() <= same and curves[ATTENTION].min() <= same, "both reach it"
+
+# The rules of the verdicts.
+assert comparison.agree([2, 2, 2, 0.5]) is True and comparison.agree([2, 0.5]) is None
+assert comparison.agree([2, 0.5, 0.5, 0.5]) is False
+assert comparison.clearly(1.25) is True and comparison.clearly(0.8) is False
+assert comparison.clearly(1.2) is None and comparison.clearly(0.9) is None
 # %% trained: AVERAGED = 15  # steps
 assert all(loss < 2 for loss in final.values())
 # %% trained: CUT = 32  # tokens
 assert survives("untrained", ATTENTION) > 1e6 * survives("untrained", PLAIN)
 assert survives("trained", ATTENTION) > 100 * survives("trained", PLAIN)
-# %% after: table(["claim", "here", "measured", "on", "the verdict rests on"], CLAIMS)
+assert survives("trained", PLAIN) < 1e-6, "training does not mend the plain GRU"
+# %% after: hold = sum(verdict == "**holds**" for verdict, *_ in CLAIMS.values())
 assert len(CLAIMS) == 8
 # %% trained: BUCKETS = (12, 24, 36, 48, 72)  # source tokens; training has up to LONGEST
 assert bleu[LONGER, LONGEST] > bleu[TRANSFORMER, LONGEST], "more steps, other weights"

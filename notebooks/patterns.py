@@ -1,0 +1,165 @@
+"""Sentences made from patterns: what some notebooks train on.
+
+`positions.ipynb` has Portuguese sentences that only differ in the order of words.
+`other_tasks.ipynb` has a conversation, and English sentences with Spanish translations.
+"""
+
+from itertools import product
+
+
+def listed(text):
+    """The items of a text, separated by commas."""
+    return [item.strip() for item in text.split(",")]
+
+
+def entries(text):
+    """``cat = el gato, dog = el perro`` as a dictionary."""
+    return dict(item.split(" = ") for item in listed(text))
+
+
+NAMES = listed(
+    "Adam, Alice, Anna, Ben, Carla, Clara, David, Emma, Eva, Felix, George, Helen, "
+    "Ivan, Jane, Joe, Kate, Laura, Leo, Lucy, Maria, Mark, Nina, Oscar, Paul, Peter, "
+    "Rosa, Sara, Simon, Tom, Vera"
+)
+DAYS = listed("Monday, Tuesday, Wednesday, Thursday, Friday, Saturday, Sunday")
+THINGS = entries(
+    "ball = under the bed, bag = in the hall, bicycle = behind the house, "
+    "book = on the table, camera = in the drawer, coat = on the chair, "
+    "cup = in the kitchen, guitar = beside the window, hat = on the shelf, "
+    "key = under the mat, lamp = near the door, letter = in the box, "
+    "map = on the wall, phone = in the car, watch = in the bathroom"
+)
+LIKED = entries(
+    "apples = yes, bread = yes, cheese = yes, fish = no, garlic = no, honey = yes, "
+    "olives = no, onions = no, pasta = yes, rice = yes, soup = no, tomatoes = yes"
+)
+PLACES = listed("beach, cinema, concert, market, museum, park, river, station, theatre")
+DEEDS = listed(
+    "answer the phone, bake a cake, carry the box, clean the kitchen, close the door, "
+    "cut the grass, feed the cat, fix the radio, lock the car, make some coffee, "
+    "open the window, paint the wall, peel the apples, read the story, sell the boat, "
+    "wash the cups, water the flowers, write the letter"
+)
+SAYINGS = entries(
+    "all that glitters = is not gold, better late = than never, "
+    "the early bird = catches the worm, out of sight = out of mind, "
+    "practice = makes perfect, where there is smoke = there is fire, "
+    "when the cat is away = the mice will play"
+)
+HELLO = ("Hi", "Hello", "Hey", "Hi there", "Good morning")
+OFFER = ("I'm gonna", "We're gonna", "I'm going to", "We're going to", "Let me")
+INTRO = ("You know: ", "They say: ", "My aunt says: ")
+
+
+def reply_to_food(food, yes):
+    return yes if LIKED[food] == "yes" else f"No, I do not like {food}."
+
+
+def chat():
+    """Two lists of pairs: those to train on, and those that the test may use."""
+    fixed, free = {}, {}
+    for hello, end in product(HELLO, ("", "?", " today", " today?")):
+        fixed[f"{hello} how are you{end}"] = "I am fine"
+        fixed[f"{hello}, how are you{end}"] = "I am fine"
+    whom = ("him", "he"), ("her", "she"), ("them", "they")
+    for make, (him, he), end in product(OFFER, whom, ("", "...", " soon", " today")):
+        fixed[f"{make} make {him} an offer{end}"] = f"{he} can't refuse"
+    for first, second in SAYINGS.items():
+        fixed[first.capitalize()] = second
+        fixed |= {intro + first: second for intro in INTRO}
+    for thing, place in THINGS.items():
+        for ask in ("Where is the", "Tell me, where is the", "So where is the"):
+            fixed[f"{ask} {thing}?"] = f"The {thing} is {place}."
+        fixed[f"I have lost my {thing}."] = f"Is your {thing} {place}?"
+    for food in LIKED:
+        fixed[f"Do you like {food}?"] = reply_to_food(food, f"Yes, I love {food}.")
+    for name in NAMES:
+        fixed[f"My name is {name}."] = f"Nice to meet you, {name}."
+        fixed[f"Do you know {name}?"] = f"Yes, {name} is a friend of mine."
+    for food, day in product(LIKED, DAYS):
+        yes = f"Yes, {day} is fine."
+        free[f"Shall we eat {food} on {day}?"] = reply_to_food(food, yes)
+    for name, thing in product(NAMES, THINGS):
+        reply = f"Tell {name} that it is {THINGS[thing]}."
+        free[f"{name} is looking for the {thing}."] = reply
+    for place, name in product(PLACES, NAMES):
+        reply = f"Yes, I would like to see {name} at the {place}."
+        free[f"Will you come to the {place} with {name}?"] = reply
+    for deed, day in product(DEEDS, DAYS):
+        free[f"Could you {deed} on {day}?"] = f"Yes, on {day} I will {deed}."
+    for deed, name in product(DEEDS, NAMES):
+        free[f"Ask {name} to {deed}."] = f"I will ask {name} to {deed}."
+        free[f"Did {name} {deed}?"] = f"No, {name} did not {deed}."
+    return [*fixed.items()], [*free.items()]
+
+
+NOUNS = entries(  # Spanish, its plural, its gender
+    "ball = bola bolas f, bird = pájaro pájaros m, boat = barco barcos m, "
+    "book = libro libros m, bridge = puente puentes m, car = coche coches m, "
+    "cat = gato gatos m, chair = silla sillas f, cup = taza tazas f, "
+    "door = puerta puertas f, flower = flor flores f, hat = sombrero sombreros m, "
+    "horse = caballo caballos m, house = casa casas f, key = llave llaves f, "
+    "pencil = lápiz lápices m, shirt = camisa camisas f, table = mesa mesas f, "
+    "train = tren trenes m, tree = árbol árboles m, window = ventana ventanas f"
+)
+ADJECTIVES = entries(
+    "big = grande, black = negro, blue = azul, clean = limpio, dirty = sucio, "
+    "expensive = caro, green = verde, grey = gris, new = nuevo, old = viejo, "
+    "pretty = bonito, red = rojo, small = pequeño, white = blanco"
+)
+VERBS = entries(
+    "I have = Tengo, I see = Veo, I want = Quiero, We have = Tenemos, We see = Vemos, "
+    "We want = Queremos, She has = Ella tiene, They want = Ellos quieren"
+)
+
+
+def agree(adjective, feminine, plural):
+    """The form of a Spanish adjective that agrees with its noun."""
+    if feminine and adjective.endswith("o"):
+        adjective = adjective[:-1] + "a"
+    if not plural:
+        return adjective
+    return adjective + ("s" if adjective[-1] in "aeo" else "es")
+
+
+def spanish(noun, adjective, draw):
+    """A random sentence with a noun and an adjective, in both languages."""
+    es, many, gender = NOUNS[noun].split()
+    feminine = gender == "f"
+    the, these, one = ("la", "las", "una") if feminine else ("el", "los", "un")
+    single = agree(ADJECTIVES[adjective], feminine, plural=False)
+    plural = agree(ADJECTIVES[adjective], feminine, plural=True)
+    verb = draw.choice([*VERBS])
+    an = "an" if adjective[0] in "aeiou" else "a"
+    The, These = the.capitalize(), these.capitalize()
+    patterns = {
+        f"The {noun} is {adjective}": f"{The} {es} es {single}",
+        f"The {noun} is not {adjective}.": f"{The} {es} no es {single}.",
+        f"The {noun}s are {adjective}.": f"{These} {many} son {plural}.",
+        f"{verb} {an} {adjective} {noun}.": f"{VERBS[verb]} {one} {es} {single}.",
+        f"{verb} the {adjective} {noun}s.": f"{VERBS[verb]} {these} {many} {plural}.",
+        f"Where is the {adjective} {noun}?": f"¿Dónde está {the} {es} {single}?",
+        f"The {adjective} {noun} is here.": f"{The} {es} {single} está aquí.",
+    }
+    return draw.choice([*patterns.items()])
+
+
+BEINGS = entries(
+    "o gato = the cat, o cão = the dog, o pato = the duck, o lobo = the wolf, "
+    "o menino = the boy, a vaca = the cow, a raposa = the fox, a galinha = the hen, "
+    "a ovelha = the sheep, a menina = the girl"
+)
+ACTIONS = entries(
+    "vê = sees, ouve = hears, segue = follows, chama = calls, ajuda = helps, "
+    "encontra = finds"
+)
+
+
+def sentence(clauses):
+    """Clauses (who, whom, verb) as a pair of sentences, Portuguese and English."""
+    source = " e ".join(f"{who} {verb} {whom}" for who, whom, verb in clauses)
+    target = " and ".join(
+        f"{BEINGS[who]} {ACTIONS[verb]} {BEINGS[whom]}" for who, whom, verb in clauses
+    )
+    return source, target
