@@ -54,8 +54,9 @@ def test_logits_agree_with_numpy(variant):
     close(model((SOURCE, TARGET)), expected)
     assert expected.std() > 0.3
     # The logits are a projection of the hidden states.
-    kernel, bias = model.output_weights()
-    logits = np.asarray(model.hidden_states((SOURCE, TARGET))) @ np.asarray(kernel)
+    embeddings, bias = model.output_embeddings()
+    hidden = np.asarray(model.hidden_states((SOURCE, TARGET)))
+    logits = hidden @ np.asarray(embeddings).T
     close(logits + (0 if bias is None else np.asarray(bias)), expected)
     tied = variant.get("tie_embeddings", False)
     assert (bias is None) == (model.final_layer is None) == tied

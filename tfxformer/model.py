@@ -87,69 +87,67 @@ class Transformer(keras.Model):
     ):
         super().__init__(**kwargs)
         self.supports_masking = True
-        self.num_layers = as_size("num_layers", num_layers)
-        self.d_model = as_size("d_model", d_model)
-        self.num_heads = as_size("num_heads", num_heads)
-        self.dff = as_size("dff", dff)
-        self.input_vocab_size = as_size("input_vocab_size", input_vocab_size)
-        self.target_vocab_size = as_size("target_vocab_size", target_vocab_size)
-        self.dropout_rate = dropout_rate
+        if num_decoder_layers is not None:
+            num_decoder_layers = as_size("num_decoder_layers", num_decoder_layers)
+        self.config = {  # the arguments that make this model again, by name
+            "num_layers": as_size("num_layers", num_layers),
+            "d_model": as_size("d_model", d_model),
+            "num_heads": as_size("num_heads", num_heads),
+            "dff": as_size("dff", dff),
+            "input_vocab_size": as_size("input_vocab_size", input_vocab_size),
+            "target_vocab_size": as_size("target_vocab_size", target_vocab_size),
+            "dropout_rate": dropout_rate,
+            "norm": norm,
+            "max_length": as_size("max_length", max_length),
+            "learned_positions": learned_positions,
+            "use_positions": use_positions,
+            "tie_embeddings": tie_embeddings,
+            "attention_dropout": attention_dropout,
+            "activation_dropout": activation_dropout,
+            "activation": activation,
+            "output_bias": output_bias,
+            "num_decoder_layers": num_decoder_layers,
+        }
+        self.d_model = self.config["d_model"]
+        self.num_heads = self.config["num_heads"]
+        self.target_vocab_size = self.config["target_vocab_size"]
+        self.max_length = self.config["max_length"]
         self.norm = norm
-        self.max_length = as_size("max_length", max_length)
         self.learned_positions = learned_positions
         self.use_positions = use_positions
         self.tie_embeddings = tie_embeddings
-        self.attention_dropout = attention_dropout
-        self.activation_dropout = activation_dropout
         self.activation = activation
-        self.has_output_bias = output_bias
-        self.num_decoder_layers = num_decoder_layers
-        if num_decoder_layers is not None:
-            self.num_decoder_layers = as_size("num_decoder_layers", num_decoder_layers)
-        if tie_embeddings is True and self.input_vocab_size != self.target_vocab_size:
+        if tie_embeddings is True and input_vocab_size != target_vocab_size:
             raise ValueError(
                 "tie_embeddings needs one vocabulary: input_vocab_size="
                 f"{input_vocab_size}, target_vocab_size={target_vocab_size}"
             )
+        stack = {
+            "d_model": d_model,
+            "num_heads": num_heads,
+            "dff": dff,
+            "dropout_rate": dropout_rate,
+            "norm": norm,
+            "max_length": max_length,
+            "learned_positions": learned_positions,
+            "use_positions": use_positions,
+            "attention_dropout": attention_dropout,
+            "activation_dropout": activation_dropout,
+            "activation": activation,
+            "dtype": self.dtype_policy,
+        }
         self.encoder = Encoder(
-            num_layers=self.num_layers,
-            d_model=self.d_model,
-            num_heads=self.num_heads,
-            dff=self.dff,
-            vocab_size=self.input_vocab_size,
-            dropout_rate=dropout_rate,
-            norm=norm,
-            max_length=self.max_length,
-            learned_positions=learned_positions,
-            use_positions=use_positions,
-            attention_dropout=attention_dropout,
-            activation_dropout=activation_dropout,
-            activation=activation,
-            name="encoder",
-            dtype=self.dtype_policy,
+            num_layers=num_layers, vocab_size=input_vocab_size, name="encoder", **stack
         )
         shared = (
             self.encoder.pos_embedding.embedding if tie_embeddings is True else None
         )
         self.decoder = Decoder(
-            num_layers=(
-                self.num_layers if num_decoder_layers is None else num_decoder_layers
-            ),
-            d_model=self.d_model,
-            num_heads=self.num_heads,
-            dff=self.dff,
-            vocab_size=self.target_vocab_size,
-            dropout_rate=dropout_rate,
-            norm=norm,
-            max_length=self.max_length,
-            learned_positions=learned_positions,
-            use_positions=use_positions,
-            attention_dropout=attention_dropout,
-            activation_dropout=activation_dropout,
-            activation=activation,
+            num_layers=num_layers if num_decoder_layers is None else num_decoder_layers,
+            vocab_size=target_vocab_size,
             embedding=shared,
             name="decoder",
-            dtype=self.dtype_policy,
+            **stack,
         )
         self.final_layer = None
         self.output_bias = None
@@ -164,7 +162,7 @@ class Transformer(keras.Model):
         self.decoder.build(target_shape)
         if self.final_layer is not None:
             self.final_layer.build((*target_shape, self.d_model))
-        elif self.has_output_bias:
+        elif self.config["output_bias"]:
             shape = (self.target_vocab_size,)
             self.output_bias = self.add_weight(shape, "zeros", name="output_bias")
         self.built = True
@@ -206,12 +204,13 @@ class Transformer(keras.Model):
         Returns:
             ``(..., target_vocab_size)``.
         """
-        kernel, bias = self.output_weights()
+        embeddings, bias = self.output_embeddings()
         # One product over all positions. Reshaping also drops the Keras mask, which
         # the loss would otherwise apply a second time.
         *positions, depth = ops.shape(x)
         x = ops.reshape(x, (-1, depth))  # (rows, d_model)
-        logits = ops.matmul(x, ops.cast(kernel, x.dtype))  # (rows, vocab)
+        kernel = ops.cast(ops.transpose(embeddings), x.dtype)  # (d_model, vocab)
+        logits = ops.matmul(x, kernel)  # (rows, vocab)
         if bias is not None:
             logits = add_bias(logits, ops.cast(bias, x.dtype))
         return ops.reshape(logits, (*positions, self.target_vocab_size))
@@ -221,36 +220,6 @@ class Transformer(keras.Model):
         if self.final_layer is None:
             return self.decoder.pos_embedding.embedding.embeddings, self.output_bias
         return ops.transpose(self.final_layer.kernel), self.final_layer.bias
-
-    def output_weights(self):
-        """The output projection ``(d_model, vocab)``; its bias ``(vocab,)`` or None."""
-        if self.final_layer is None:
-            embeddings, bias = self.output_embeddings()
-            return ops.transpose(embeddings), bias
-        return self.final_layer.kernel, self.final_layer.bias
-
-    @property
-    def config(self):
-        """The arguments that make this model again, by name."""
-        return {
-            "num_layers": self.num_layers,
-            "d_model": self.d_model,
-            "num_heads": self.num_heads,
-            "dff": self.dff,
-            "input_vocab_size": self.input_vocab_size,
-            "target_vocab_size": self.target_vocab_size,
-            "dropout_rate": self.dropout_rate,
-            "norm": self.norm,
-            "max_length": self.max_length,
-            "learned_positions": self.learned_positions,
-            "use_positions": self.use_positions,
-            "tie_embeddings": self.tie_embeddings,
-            "attention_dropout": self.attention_dropout,
-            "activation_dropout": self.activation_dropout,
-            "activation": self.activation,
-            "output_bias": self.has_output_bias,
-            "num_decoder_layers": self.num_decoder_layers,
-        }
 
     def get_config(self):
         return super().get_config() | self.config

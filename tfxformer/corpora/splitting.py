@@ -85,10 +85,7 @@ def _numbers(texts):
     for text in texts:
         keys += hashlib.blake2b(key(text).encode(), digest_size=8).digest()
     keys = np.frombuffer(keys, np.int64)
-    order = np.argsort(keys)
-    numbers, ordered = np.zeros(len(keys), np.int32), keys[order]
-    numbers[order[1:]] = np.cumsum(ordered[1:] != ordered[:-1], dtype=np.int32)
-    return numbers
+    return np.unique(keys, return_inverse=True)[1].astype(np.int32)
 
 
 def key(text):

@@ -43,14 +43,6 @@ class Continuations(NamedTuple):
     token: object  # int32 (sentences, candidates), its next token
     total: object  # float32 (sentences, candidates), the sum of log-probabilities
 
-    def best(self, count):
-        """The first of each sentence."""
-        return Continuations(
-            parent=self.parent[:, :count],
-            token=self.token[:, :count],
-            total=self.total[:, :count],
-        )
-
 
 class BeamSearch:
     """A `Search` that keeps ``beam_size`` hypotheses of each sentence.
@@ -143,7 +135,8 @@ class BeamSearch:
 
     def finish(self, position, sources, state, candidates):
         """The `Finished` hypotheses, with those of this step that end here."""
-        new = candidates.best(self.beams)  # (sentences, beams)
+        # (sentences, beams)
+        new = Continuations(*(x[:, : self.beams] for x in candidates))
         length = ops.cast(position + 1, "float32")
         rank = ranking(new.total, length, self.options)
         last = position + 1 >= sources.limit[:, None]  # (sentences, 1)

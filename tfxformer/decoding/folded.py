@@ -127,7 +127,7 @@ def _fold_embedding(layer, norm):
 def _fold_attention(layer, is_cross=False):
     """The `Sublayer` of a `BaseAttention`; cross-attention reads only the query."""
     query = _product(layer.mha.query_dense)
-    scale = ops.cast(layer.key_dim**-0.5, query.kernel.dtype)  # section 3.2.1
+    scale = ops.cast(layer.mha.key_dim**-0.5, query.kernel.dtype)  # section 3.2.1
     readers = [Product(query.kernel * scale, query.bias * scale)]
     if not is_cross:
         readers += [_product(layer.mha.key_dense), _product(layer.mha.value_dense)]
@@ -159,8 +159,8 @@ def _product(dense):
 
 def _logits(transformer):
     """The `Product` of the output projection."""
-    kernel, bias = transformer.output_weights()
-    kernel = ops.convert_to_tensor(kernel)
+    embeddings, bias = transformer.output_embeddings()
+    kernel = ops.transpose(embeddings)
     bias = ops.zeros(kernel.shape[1:], kernel.dtype) if bias is None else bias
     return Product(kernel, ops.convert_to_tensor(bias))
 

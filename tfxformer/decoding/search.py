@@ -71,10 +71,21 @@ def decode(
         if not model.built:
             model.build()
         model = FoldedTransformer(model)
-    sources, search = _prepare(
-        model, source, options, prefix=prefix, forbidden=forbidden
-    )
-    ids, score, rank = repeat(search, sources)
+    options = options or DecodingOptions()
+    source = ops.cast(source, "int32")
+    limit = length_limit(source, options, model.max_length)
+    if prefix is None:
+        prefix = ()
+    else:
+        prefix = ops.cast(prefix, "int32")
+        begun = ops.sum(ops.cast(padding_mask(prefix), "int32"), axis=1)
+        limit = ops.where(limit > 0, ops.maximum(limit, begun + 1), 0)
+        limit = ops.minimum(limit, model.max_length)
+    sources = Sources(source, limit, prefix, model.encode(source))
+    beams = options.n_best if options.sampling else options.beam_size
+    step = DecoderStep(model, beams, options, forbidden)
+    search = BeamSearch if options.beam_size > 1 else GreedySearch
+    ids, score, rank = repeat(search(step, options), sources)
     weights = _attention(model, sources.encoded, ids) if attention else None
     return Decoded(ids, score, rank, weights)
 
@@ -93,21 +104,3 @@ def _attention(model, encoded, ids):
     # Padding has no attention.
     written = ops.cast(padding_mask(ids), "float32")[:, :, None, None, :, None]
     return weights * written
-
-
-def _prepare(model, source, options, prefix=None, forbidden=()):
-    """`Sources` and a `Search`."""
-    options = options or DecodingOptions()
-    source = ops.cast(source, "int32")
-    limit = length_limit(source, options, model.max_length)
-    if prefix is not None:
-        prefix = ops.cast(prefix, "int32")
-        begun = ops.sum(ops.cast(padding_mask(prefix), "int32"), axis=1)
-        limit = ops.where(limit > 0, ops.maximum(limit, begun + 1), 0)
-        limit = ops.minimum(limit, model.max_length)
-    prefix = () if prefix is None else prefix
-    sources = Sources(source, limit, prefix, model.encode(source))
-    beams = options.n_best if options.sampling else options.beam_size
-    step = DecoderStep(model, beams, options, forbidden)
-    kind = BeamSearch if options.beam_size > 1 else GreedySearch
-    return sources, kind(step, options)

@@ -3,10 +3,11 @@
 import keras
 
 from tfxformer.layers.kernels import EPSILON, LayerNorm
+from tfxformer.layers.sizes import ConfiguredLayer
 
 
 @keras.saving.register_keras_serializable("tfxformer")
-class AddAndNorm(keras.layers.Layer):
+class AddAndNorm(ConfiguredLayer):
     """A residual connection with layer normalization and dropout.
 
     The paper uses post-norm: ``LayerNorm(x + Dropout(Sublayer(x)))``. Pre-norm trains
@@ -42,8 +43,6 @@ class AddAndNorm(keras.layers.Layer):
         super().__init__(**kwargs)
         if norm not in ("post", "pre"):
             raise ValueError(f"norm must be 'post' or 'pre', not {norm!r}")
-        self.supports_masking = True
-        self.dropout_rate = dropout_rate
         self.norm = norm
         self.layernorm = LayerNorm(
             epsilon=EPSILON, name="norm", dtype=self.dtype_policy
@@ -60,9 +59,3 @@ class AddAndNorm(keras.layers.Layer):
     def call(self, x, y, mask=None):
         x = x + self.dropout(y)
         return self.layernorm(x) if self.norm == "post" else x
-
-    def get_config(self):
-        return super().get_config() | {
-            "dropout_rate": self.dropout_rate,
-            "norm": self.norm,
-        }

@@ -13,7 +13,7 @@ from keras import ops
 from tfxformer.layers.add_and_norm import AddAndNorm
 from tfxformer.layers.kernels import Projection, few_rows_matmul, few_rows_softmax
 from tfxformer.layers.masking import key_mask, look_ahead_mask, mask_bias
-from tfxformer.layers.sizes import as_size
+from tfxformer.layers.sizes import ConfiguredLayer, as_size
 
 
 class KeyValue(NamedTuple):
@@ -68,7 +68,7 @@ def scaled_dot_product_attention(query, key, value, mask=None, dropout=None):
 
 
 @keras.saving.register_keras_serializable("tfxformer")
-class MultiHeadAttention(keras.layers.Layer):
+class MultiHeadAttention(ConfiguredLayer):
     """Several attention heads in parallel, each on its own projections (section 3.2.2).
 
     Args:
@@ -99,10 +99,8 @@ class MultiHeadAttention(keras.layers.Layer):
 
     def __init__(self, num_heads, key_dim, dropout=0.0, **kwargs):
         super().__init__(**kwargs)
-        self.supports_masking = True
         self.num_heads = as_size("num_heads", num_heads)
         self.key_dim = as_size("key_dim", key_dim)
-        self.dropout_rate = dropout
         # All heads side by side: one product projects for all of them.
         width = self.num_heads * self.key_dim
         policy = self.dtype_policy
@@ -175,15 +173,8 @@ class MultiHeadAttention(keras.layers.Layer):
         x = ops.reshape(x, (-1, self.num_heads * self.key_dim))
         return self.output_dense(x), weights  # (batch * target, d_model)
 
-    def get_config(self):
-        return super().get_config() | {
-            "num_heads": self.num_heads,
-            "key_dim": self.key_dim,
-            "dropout": self.dropout_rate,
-        }
 
-
-class BaseAttention(keras.layers.Layer):
+class BaseAttention(ConfiguredLayer):
     """Multi-head attention with Add & Norm; the base of the three kinds below.
 
     After a call outside a graph, ``last_attn_scores`` holds the weights, as
@@ -207,15 +198,9 @@ class BaseAttention(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        self.supports_masking = True
-        self.num_heads = as_size("num_heads", num_heads)
-        self.key_dim = as_size("key_dim", key_dim)
-        self.dropout_rate = dropout
-        self.norm = norm
-        self.attention_dropout = attention_dropout
         self.mha = MultiHeadAttention(
-            num_heads=self.num_heads,
-            key_dim=self.key_dim,
+            num_heads=num_heads,
+            key_dim=key_dim,
             dropout=dropout if attention_dropout is None else attention_dropout,
             name="mha",
             dtype=self.dtype_policy,
@@ -229,15 +214,6 @@ class BaseAttention(keras.layers.Layer):
     def build(self, x_shape):
         self.mha.build(x_shape)
         self.add_and_norm.build(x_shape)
-
-    def get_config(self):
-        return super().get_config() | {
-            "num_heads": self.num_heads,
-            "key_dim": self.key_dim,
-            "dropout": self.dropout_rate,
-            "norm": self.norm,
-            "attention_dropout": self.attention_dropout,
-        }
 
 
 @keras.saving.register_keras_serializable("tfxformer")

@@ -6,15 +6,14 @@ A layer is causal self-attention, cross-attention and a feed-forward network.
 import keras
 
 from tfxformer.layers.attention import CausalSelfAttention, CrossAttention
+from tfxformer.layers.encoder import Stack
 from tfxformer.layers.feed_forward import FeedForward
-from tfxformer.layers.kernels import EPSILON, LayerNorm
 from tfxformer.layers.masking import padding_mask
-from tfxformer.layers.positional import PositionalEmbedding
-from tfxformer.layers.sizes import as_size, head_size
+from tfxformer.layers.sizes import ConfiguredLayer, head_size
 
 
 @keras.saving.register_keras_serializable("tfxformer")
-class DecoderLayer(keras.layers.Layer):
+class DecoderLayer(ConfiguredLayer):
     """Causal self-attention, cross-attention, then feed-forward (section 3.1).
 
     Args:
@@ -60,18 +59,9 @@ class DecoderLayer(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        self.supports_masking = True
-        self.d_model = as_size("d_model", d_model)
-        self.num_heads = as_size("num_heads", num_heads)
-        self.dff = as_size("dff", dff)
-        self.dropout_rate = dropout_rate
-        self.norm = norm
-        self.attention_dropout = attention_dropout
-        self.activation_dropout = activation_dropout
-        self.activation = activation
-        key_dim = head_size(self.d_model, self.num_heads)
+        key_dim = head_size(d_model, num_heads)
         self.causal_self_attention = CausalSelfAttention(
-            num_heads=self.num_heads,
+            num_heads=num_heads,
             key_dim=key_dim,
             dropout=dropout_rate,
             norm=norm,
@@ -80,7 +70,7 @@ class DecoderLayer(keras.layers.Layer):
             dtype=self.dtype_policy,
         )
         self.cross_attention = CrossAttention(
-            num_heads=self.num_heads,
+            num_heads=num_heads,
             key_dim=key_dim,
             dropout=dropout_rate,
             norm=norm,
@@ -89,8 +79,8 @@ class DecoderLayer(keras.layers.Layer):
             dtype=self.dtype_policy,
         )
         self.ffn = FeedForward(
-            d_model=self.d_model,
-            dff=self.dff,
+            d_model=d_model,
+            dff=dff,
             dropout_rate=dropout_rate,
             norm=norm,
             activation_dropout=activation_dropout,
@@ -111,21 +101,9 @@ class DecoderLayer(keras.layers.Layer):
         x = self.cross_attention(x, context, context_mask=context_mask)
         return self.ffn(x)
 
-    def get_config(self):
-        return super().get_config() | {
-            "d_model": self.d_model,
-            "num_heads": self.num_heads,
-            "dff": self.dff,
-            "dropout_rate": self.dropout_rate,
-            "norm": self.norm,
-            "attention_dropout": self.attention_dropout,
-            "activation_dropout": self.activation_dropout,
-            "activation": self.activation,
-        }
-
 
 @keras.saving.register_keras_serializable("tfxformer")
-class Decoder(keras.layers.Layer):
+class Decoder(Stack):
     """Embedding, positions and a stack of `DecoderLayer`: token ids to hidden states.
 
     Args:
@@ -161,78 +139,9 @@ class Decoder(keras.layers.Layer):
         (1, 3, 8)
     """
 
-    def __init__(
-        self,
-        num_layers,
-        d_model,
-        num_heads,
-        dff,
-        vocab_size,
-        dropout_rate=0.1,
-        norm="post",
-        max_length=2048,
-        learned_positions=False,
-        use_positions=True,
-        attention_dropout=None,
-        activation_dropout=0.0,
-        activation="relu",
-        embedding=None,
-        **kwargs,
-    ):
-        super().__init__(**kwargs)
-        self.supports_masking = True
-        self.num_layers = as_size("num_layers", num_layers)
-        self.d_model = as_size("d_model", d_model)
-        self.num_heads = as_size("num_heads", num_heads)
-        self.dff = as_size("dff", dff)
-        self.vocab_size = as_size("vocab_size", vocab_size)
-        self.dropout_rate = dropout_rate
-        self.norm = norm
-        self.max_length = as_size("max_length", max_length)
-        self.learned_positions = learned_positions
-        self.use_positions = use_positions
-        self.attention_dropout = attention_dropout
-        self.activation_dropout = activation_dropout
-        self.activation = activation
-        self.pos_embedding = PositionalEmbedding(
-            vocab_size=self.vocab_size,
-            d_model=self.d_model,
-            max_length=self.max_length,
-            learned_positions=learned_positions,
-            use_positions=use_positions,
-            embedding=embedding,
-            name="embedding",
-            dtype=self.dtype_policy,
-        )
-        self.dropout = keras.layers.Dropout(dropout_rate, dtype=self.dtype_policy)
-        self.dec_layers = [
-            DecoderLayer(
-                d_model=self.d_model,
-                num_heads=self.num_heads,
-                dff=self.dff,
-                dropout_rate=dropout_rate,
-                norm=norm,
-                attention_dropout=attention_dropout,
-                activation_dropout=activation_dropout,
-                activation=activation,
-                name=f"layer_{number}",
-                dtype=self.dtype_policy,
-            )
-            for number in range(self.num_layers)
-        ]
-        if norm == "pre":
-            self.final_norm = LayerNorm(
-                epsilon=EPSILON, name="final_norm", dtype=self.dtype_policy
-            )
-        else:
-            self.final_norm = keras.layers.Identity(dtype=self.dtype_policy)
-
+    layer_type = DecoderLayer
+    dec_layers = property(lambda self: self.stacked)
     last_attn_scores = property(lambda self: self.dec_layers[-1].last_attn_scores)
-
-    def build(self, x_shape):
-        self.pos_embedding.build(x_shape)
-        for layer in (*self.dec_layers, self.final_norm):
-            layer.build((*x_shape, self.d_model))
 
     def call(self, x, context, x_mask=None, context_mask=None):
         if x_mask is None:
@@ -242,20 +151,3 @@ class Decoder(keras.layers.Layer):
         for layer in self.dec_layers:
             x = layer(x, context, x_mask=x_mask, context_mask=context_mask)
         return self.final_norm(x)
-
-    def get_config(self):
-        return super().get_config() | {
-            "num_layers": self.num_layers,
-            "d_model": self.d_model,
-            "num_heads": self.num_heads,
-            "dff": self.dff,
-            "vocab_size": self.vocab_size,
-            "dropout_rate": self.dropout_rate,
-            "norm": self.norm,
-            "max_length": self.max_length,
-            "learned_positions": self.learned_positions,
-            "use_positions": self.use_positions,
-            "attention_dropout": self.attention_dropout,
-            "activation_dropout": self.activation_dropout,
-            "activation": self.activation,
-        }

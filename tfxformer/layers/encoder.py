@@ -7,11 +7,11 @@ from tfxformer.layers.feed_forward import FeedForward
 from tfxformer.layers.kernels import EPSILON, LayerNorm
 from tfxformer.layers.masking import padding_mask
 from tfxformer.layers.positional import PositionalEmbedding
-from tfxformer.layers.sizes import as_size, head_size
+from tfxformer.layers.sizes import ConfiguredLayer, as_size, head_size
 
 
 @keras.saving.register_keras_serializable("tfxformer")
-class EncoderLayer(keras.layers.Layer):
+class EncoderLayer(ConfiguredLayer):
     """Self-attention, then a feed-forward network (section 3.1).
 
     Args:
@@ -54,18 +54,9 @@ class EncoderLayer(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        self.supports_masking = True
-        self.d_model = as_size("d_model", d_model)
-        self.num_heads = as_size("num_heads", num_heads)
-        self.dff = as_size("dff", dff)
-        self.dropout_rate = dropout_rate
-        self.norm = norm
-        self.attention_dropout = attention_dropout
-        self.activation_dropout = activation_dropout
-        self.activation = activation
         self.self_attention = GlobalSelfAttention(
-            num_heads=self.num_heads,
-            key_dim=head_size(self.d_model, self.num_heads),
+            num_heads=num_heads,
+            key_dim=head_size(d_model, num_heads),
             dropout=dropout_rate,
             norm=norm,
             attention_dropout=attention_dropout,
@@ -73,8 +64,8 @@ class EncoderLayer(keras.layers.Layer):
             dtype=self.dtype_policy,
         )
         self.ffn = FeedForward(
-            d_model=self.d_model,
-            dff=self.dff,
+            d_model=d_model,
+            dff=dff,
             dropout_rate=dropout_rate,
             norm=norm,
             activation_dropout=activation_dropout,
@@ -91,21 +82,77 @@ class EncoderLayer(keras.layers.Layer):
         x = self.self_attention(x, mask=mask)
         return self.ffn(x)
 
-    def get_config(self):
-        return super().get_config() | {
-            "d_model": self.d_model,
-            "num_heads": self.num_heads,
-            "dff": self.dff,
-            "dropout_rate": self.dropout_rate,
-            "norm": self.norm,
-            "attention_dropout": self.attention_dropout,
-            "activation_dropout": self.activation_dropout,
-            "activation": self.activation,
-        }
+
+class Stack(ConfiguredLayer):
+    """Embedding, positions and layers of one type: the base of `Encoder` and `Decoder`.
+
+    A subclass has the type as ``layer_type``.
+    """
+
+    def __init__(
+        self,
+        num_layers,
+        d_model,
+        num_heads,
+        dff,
+        vocab_size,
+        dropout_rate=0.1,
+        norm="post",
+        max_length=2048,
+        learned_positions=False,
+        use_positions=True,
+        attention_dropout=None,
+        activation_dropout=0.0,
+        activation="relu",
+        embedding=None,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.num_layers = as_size("num_layers", num_layers)
+        self.d_model = as_size("d_model", d_model)
+        self.pos_embedding = PositionalEmbedding(
+            vocab_size=vocab_size,
+            d_model=self.d_model,
+            max_length=max_length,
+            learned_positions=learned_positions,
+            use_positions=use_positions,
+            embedding=embedding,
+            name="embedding",
+            dtype=self.dtype_policy,
+        )
+        self.dropout = keras.layers.Dropout(dropout_rate, dtype=self.dtype_policy)
+        # A `.weights.h5` file calls the layers `enc_layers` and `dec_layers`, the first
+        # of their attributes in the alphabet.
+        self.stacked = [
+            self.layer_type(
+                d_model=self.d_model,
+                num_heads=num_heads,
+                dff=dff,
+                dropout_rate=dropout_rate,
+                norm=norm,
+                attention_dropout=attention_dropout,
+                activation_dropout=activation_dropout,
+                activation=activation,
+                name=f"layer_{number}",
+                dtype=self.dtype_policy,
+            )
+            for number in range(self.num_layers)
+        ]
+        if norm == "pre":
+            self.final_norm = LayerNorm(
+                epsilon=EPSILON, name="final_norm", dtype=self.dtype_policy
+            )
+        else:
+            self.final_norm = keras.layers.Identity(dtype=self.dtype_policy)
+
+    def build(self, x_shape):
+        self.pos_embedding.build(x_shape)
+        for layer in (*self.stacked, self.final_norm):
+            layer.build((*x_shape, self.d_model))
 
 
 @keras.saving.register_keras_serializable("tfxformer")
-class Encoder(keras.layers.Layer):
+class Encoder(Stack):
     """Embedding, positions and a stack of `EncoderLayer`: token ids to hidden states.
 
     Args:
@@ -138,76 +185,8 @@ class Encoder(keras.layers.Layer):
         (1, 3, 8)
     """
 
-    def __init__(
-        self,
-        num_layers,
-        d_model,
-        num_heads,
-        dff,
-        vocab_size,
-        dropout_rate=0.1,
-        norm="post",
-        max_length=2048,
-        learned_positions=False,
-        use_positions=True,
-        attention_dropout=None,
-        activation_dropout=0.0,
-        activation="relu",
-        embedding=None,
-        **kwargs,
-    ):
-        super().__init__(**kwargs)
-        self.supports_masking = True
-        self.num_layers = as_size("num_layers", num_layers)
-        self.d_model = as_size("d_model", d_model)
-        self.num_heads = as_size("num_heads", num_heads)
-        self.dff = as_size("dff", dff)
-        self.vocab_size = as_size("vocab_size", vocab_size)
-        self.dropout_rate = dropout_rate
-        self.norm = norm
-        self.max_length = as_size("max_length", max_length)
-        self.learned_positions = learned_positions
-        self.use_positions = use_positions
-        self.attention_dropout = attention_dropout
-        self.activation_dropout = activation_dropout
-        self.activation = activation
-        self.pos_embedding = PositionalEmbedding(
-            vocab_size=self.vocab_size,
-            d_model=self.d_model,
-            max_length=self.max_length,
-            learned_positions=learned_positions,
-            use_positions=use_positions,
-            embedding=embedding,
-            name="embedding",
-            dtype=self.dtype_policy,
-        )
-        self.dropout = keras.layers.Dropout(dropout_rate, dtype=self.dtype_policy)
-        self.enc_layers = [
-            EncoderLayer(
-                d_model=self.d_model,
-                num_heads=self.num_heads,
-                dff=self.dff,
-                dropout_rate=dropout_rate,
-                norm=norm,
-                attention_dropout=attention_dropout,
-                activation_dropout=activation_dropout,
-                activation=activation,
-                name=f"layer_{number}",
-                dtype=self.dtype_policy,
-            )
-            for number in range(self.num_layers)
-        ]
-        if norm == "pre":
-            self.final_norm = LayerNorm(
-                epsilon=EPSILON, name="final_norm", dtype=self.dtype_policy
-            )
-        else:
-            self.final_norm = keras.layers.Identity(dtype=self.dtype_policy)
-
-    def build(self, x_shape):
-        self.pos_embedding.build(x_shape)
-        for layer in (*self.enc_layers, self.final_norm):
-            layer.build((*x_shape, self.d_model))
+    layer_type = EncoderLayer
+    enc_layers = property(lambda self: self.stacked)
 
     def call(self, x, mask=None):
         if mask is None:
@@ -220,20 +199,3 @@ class Encoder(keras.layers.Layer):
 
     def compute_mask(self, x, previous_mask=None):
         return padding_mask(x) if previous_mask is None else previous_mask
-
-    def get_config(self):
-        return super().get_config() | {
-            "num_layers": self.num_layers,
-            "d_model": self.d_model,
-            "num_heads": self.num_heads,
-            "dff": self.dff,
-            "vocab_size": self.vocab_size,
-            "dropout_rate": self.dropout_rate,
-            "norm": self.norm,
-            "max_length": self.max_length,
-            "learned_positions": self.learned_positions,
-            "use_positions": self.use_positions,
-            "attention_dropout": self.attention_dropout,
-            "activation_dropout": self.activation_dropout,
-            "activation": self.activation,
-        }

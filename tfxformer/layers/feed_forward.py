@@ -4,11 +4,11 @@ import keras
 
 from tfxformer.layers.add_and_norm import AddAndNorm
 from tfxformer.layers.kernels import Projection
-from tfxformer.layers.sizes import as_size
+from tfxformer.layers.sizes import ConfiguredLayer, as_size
 
 
 @keras.saving.register_keras_serializable("tfxformer")
-class FeedForward(keras.layers.Layer):
+class FeedForward(ConfiguredLayer):
     """``max(0, x W1 + b1) W2 + b2`` at each position (section 3.3), with Add & Norm.
 
     Args:
@@ -45,13 +45,8 @@ class FeedForward(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        self.supports_masking = True
         self.d_model = as_size("d_model", d_model)
         self.dff = as_size("dff", dff)
-        self.dropout_rate = dropout_rate
-        self.norm = norm
-        self.activation_dropout = activation_dropout
-        self.activation = activation
         self.hidden_dense = Projection(
             self.dff, activation=activation, name="hidden", dtype=self.dtype_policy
         )
@@ -76,13 +71,3 @@ class FeedForward(keras.layers.Layer):
         y = self.dropout(self.hidden_dense(y))  # (batch, length, dff)
         y = self.output_dense(y)  # (batch, length, d_model)
         return self.add_and_norm(x, y)
-
-    def get_config(self):
-        return super().get_config() | {
-            "d_model": self.d_model,
-            "dff": self.dff,
-            "dropout_rate": self.dropout_rate,
-            "norm": self.norm,
-            "activation_dropout": self.activation_dropout,
-            "activation": self.activation,
-        }

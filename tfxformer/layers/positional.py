@@ -5,7 +5,7 @@ import numpy as np
 from keras import ops
 
 from tfxformer.layers.masking import padding_mask
-from tfxformer.layers.sizes import as_size
+from tfxformer.layers.sizes import ConfiguredLayer, as_size
 
 
 def positional_encoding(length, depth):
@@ -39,7 +39,7 @@ def positional_encoding(length, depth):
 
 
 @keras.saving.register_keras_serializable("tfxformer")
-class PositionalEmbedding(keras.layers.Layer):
+class PositionalEmbedding(ConfiguredLayer):
     """Token embeddings, scaled by the square root of ``d_model``, plus positions.
 
     Args:
@@ -79,7 +79,6 @@ class PositionalEmbedding(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        self.supports_masking = True
         self.vocab_size = as_size("vocab_size", vocab_size)
         self.d_model = as_size("d_model", d_model)
         self.max_length = as_size("max_length", max_length)
@@ -131,12 +130,3 @@ class PositionalEmbedding(keras.layers.Layer):
 
     def compute_mask(self, x, previous_mask=None):
         return padding_mask(x) if previous_mask is None else previous_mask
-
-    def get_config(self):
-        return super().get_config() | {
-            "vocab_size": self.vocab_size,
-            "d_model": self.d_model,
-            "max_length": self.max_length,
-            "learned_positions": self.learned_positions,
-            "use_positions": self.use_positions,
-        }
