@@ -1,5 +1,6 @@
 # %% after: WORDS = 40
 assert kept["attention"] > 1000 * kept["GRU"], "the first look"
+assert kept["attention"] > 0.7, "the distance costs nothing"
 falls = np.exp(np.diff(np.log(effect["GRU"])))
 assert np.all(np.abs(falls - step) < 0.2), "each step keeps about the same share"
 # %% after: TRANSFORMER, ATTENTION, PLAIN = "Transformer", "GRU with attention", "plain GRU"
@@ -45,19 +46,21 @@ for values in times.values():
     assert len(values) == STEPS - comparison.WARM_UP
 assert curves[LONGER].min() <= same and curves[ATTENTION].min() <= same, "both reach it"
 
-# The rules of the verdicts.
-assert comparison.agree([2, 2, 2, 0.5]) is True and comparison.agree([2, 0.5]) is None
-assert comparison.agree([2, 0.5, 0.5, 0.5]) is False
-assert comparison.clearly(1.25) is True and comparison.clearly(0.8) is False
-assert comparison.clearly(1.2) is None and comparison.clearly(0.9) is None
+# The rule of the verdicts.
+assert comparison.FACTOR == 1.25
+assert comparison.verdict(1.25) is True and comparison.verdict(0.8) is False
+assert comparison.verdict(1.2) is None and comparison.verdict(0.9) is None
 # %% trained: AVERAGED = 15  # steps
 assert all(loss < 2 for loss in final.values())
+# %% after: CUT = 32  # tokens
+at_start = {name: curve[-1][1] for name, curve in gradients["untrained"].items()}
+assert at_start[ATTENTION] > 1e6 * at_start[PLAIN], "the left panel"
+assert at_start[ATTENTION] > 100 * at_start[CHAIN], "attention carries it"
 # %% trained: CUT = 32  # tokens
-assert survives("untrained", ATTENTION) > 1e6 * survives("untrained", PLAIN)
-assert survives("trained", ATTENTION) > 100 * survives("trained", PLAIN)
-assert survives("trained", PLAIN) < 1e-6, "training does not mend the plain GRU"
-# %% after: hold = sum(verdict == "**holds**" for verdict, *_ in CLAIMS.values())
-assert len(CLAIMS) == 8
+assert keeps[PLAIN] < 1e-6, "the 240 steps do not mend the plain GRU"
+assert ends[ATTENTION] > 2 * ends[CHAIN], "attention carries it"
+# %% after: comparison.conclude()
+assert [*comparison.FOUND] == [*CLAIMS] == [*range(1, 9)]
 # %% trained: BUCKETS = (12, 24, 36, 48, 72)  # source tokens; training has up to LONGEST
 assert bleu[LONGER, LONGEST] > bleu[TRANSFORMER, LONGEST], "more steps, other weights"
 assert shown[LONGER, LONGEST] != shown[TRANSFORMER, LONGEST]
