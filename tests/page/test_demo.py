@@ -160,8 +160,8 @@ NOTHING = changed()
         ),
         (
             "--run RUN",
-            changed(VALUES={"norm": ("post",)}),
-            "norm = 'pre': the page does not know this setting: choose another model",
+            changed(ACTIVATIONS=("swish",)),
+            "activation = 'relu': the page knows only swish: choose another model",
         ),
     ],
 )
