@@ -1,14 +1,18 @@
 """How `why_attention.ipynb` measures, judges and draws.
 
-The recurrent translators are in the notebook. Here are the parts that teach less: short
-sentences joined to long ones, the loops of training, timing and decoding, gradients by
-distance, verdicts, and pictures of lines.
+The notebook has the attention of the recurrent translators and a step of their decoder.
+Here are the parts that teach less: short sentences joined to long ones, the rest of
+these translators, the loops of training, timing and decoding, gradients by distance,
+verdicts, and pictures. The last part is for `positions.ipynb`.
 """
 
+import math
 import random
 import re
 import time
 from collections import Counter
+from contextlib import contextmanager
+from functools import partial
 
 import keras
 import matplotlib.pyplot as plt
@@ -17,7 +21,7 @@ import tensorflow as tf
 from IPython.display import Markdown, display
 from keras import ops
 
-from tfxformer import masked_loss
+from tfxformer import GlobalSelfAttention, masked_loss, plots
 from tfxformer.layers import padding_mask
 from tfxformer.tokenizer import END_ID, START_ID
 from tfxformer.training.loss import token_loss
@@ -27,7 +31,7 @@ WARM_UP = 5  # steps that are not timed: the first ones compile
 # A line has the colour of its place, but these would have another model's.
 COLOURS = {
     "GRU": 2,
-    "GRU, attention cut": 7,
+    "attention blocked": 7,
     "without residuals": 5,
     "without normalization": 6,
 }
@@ -47,6 +51,7 @@ CLAIMS = {
     8: "Training makes the heads of every layer differ more",
 }
 FACTOR = 1.25
+LEVEL = 0.05  # of the sign test
 WORDS = {True: "holds", False: "does not hold", None: "undecided"}
 FOUND = {}  # by claim: its verdict, and two columns of the table at the end
 
@@ -61,26 +66,34 @@ def verdict(ratio):
     return True if ratio >= FACTOR else False if ratio <= 1 / FACTOR else None
 
 
-def judge(number, measured, *pairs):
+def sign_test(first, second):
+    """The chance p that this many tosses of a coin are at least as uneven."""
+    count = first + second
+    tail = sum(math.comb(count, k) for k in range(max(first, second), count + 1))
+    return min(1.0, 2 * tail / 2**count)
+
+
+def judge(number, measured, *pairs, p=None):
     """Shows a claim's verdict, and keeps it for the table at the end.
 
     By the claim, the first number of each pair is larger than the second. The pair
-    with the smallest ratio decides.
+    with the smallest ratio decides, or ``p`` of a sign test.
     """
     ratio = min((first or 1e-30) / (second or 1e-30) for first, second in pairs)
+    holds = verdict(ratio)
     factor = f"{ratio:.2f}" if ratio < 1000 else "above 1,000"
-    FOUND[number] = verdict(ratio), factor, measured
-    smallest = "smallest " if len(pairs) > 1 else ""
-    say(
-        f"**Claim {number}: {WORDS[verdict(ratio)]}.** {CLAIMS[number]}: {measured} "
-        f"({smallest}factor {factor})."
-    )
+    reason = f"{'smallest ' if len(pairs) > 1 else ''}factor {factor}"
+    if p is not None:
+        holds = ratio > 1 if p < LEVEL else None
+        factor = reason = f"p = {p:.2g}"
+    FOUND[number] = holds, factor, measured
+    say(f"**Claim {number}: {WORDS[holds]}.** {CLAIMS[number]}: {measured} ({reason}).")
 
 
 def conclude():
     """Shows all verdicts in a table, and what they say about the Transformer."""
     table(
-        ["claim", "here", f"factor (holds from {FACTOR} on)", "measured"],
+        ["claim", "here", f"factor (holds from {FACTOR} on) or p", "measured"],
         [
             (CLAIMS[number], f"**{WORDS[holds]}**", factor, measured)
             for number, (holds, factor, measured) in FOUND.items()
@@ -105,10 +118,13 @@ def conclude():
             lines.append(f"* **{name}**: {'; '.join(found)}.")
     told = {
         "Attention connects distant words, with recurrence or without.": holds[7],
-        "Without recurrence, a step takes less time.": holds[1],
-        "So the Transformer reaches the same loss first.": holds[1] and holds[3],
-        "But it learns less from each step, so it needs more of them.": holds[2]
-        is False,
+        "Here, a step of the Transformer takes less time than one of the GRU with "
+        "attention.": holds[1],
+        "On short sentences, a step of the plain GRU takes about as long.": holds[4]
+        is None,
+        "The Transformer learns less from each step than the GRU with attention, so it "
+        "needs more steps.": holds[2] is False,
+        "Even so, it reaches the same loss first.": holds[2] is False and holds[3],
     }
     told = " ".join(sentence for sentence, true in told.items() if true)
     lines += ["", f"**To remember:** {told}"]
@@ -144,19 +160,33 @@ def joined(pairs, most, count, seed):
 
 
 class Recurrent(keras.Model):
-    """What the notebook's `GRUTranslator` does besides reading and one step of writing.
+    """All of a GRU translator but a step of its decoder, the method `step`.
 
-    A subclass has `readout`, a layer; `read`, the encoder; and `step`, one step of the
-    decoder.
+    ``attention`` is a class such as the notebook's `BahdanauAttention`, or None.
     """
 
-    def __init__(self, vocab_size, **kwargs):
+    def __init__(self, vocab_size, units, attention=None, **kwargs):
         super().__init__(**kwargs)
         small = keras.initializers.RandomNormal(stddev=D_MODEL**-0.5)
         self.embedding = keras.layers.Embedding(vocab_size, D_MODEL, small)
+        gru = keras.layers.GRU(units, return_sequences=True, return_state=True)
+        self.attention = attention(units) if attention else None
+        self.encoder = keras.layers.Bidirectional(gru) if attention else gru
+        self.bridge = keras.layers.Dense(units, activation="tanh")
+        self.decoder = keras.layers.GRUCell(units)
+        self.readout = keras.layers.Dense(D_MODEL, activation="tanh")
 
     def embed(self, ids):
         return self.embedding(ids) * D_MODEL**0.5
+
+    def read(self, x, mask):
+        """Source vectors to the decoder's first state and context, and its memory."""
+        values, *last = self.encoder(x, mask=mask)
+        state = self.bridge(ops.concatenate(last, axis=-1))
+        if self.attention is None:
+            return (state, state[:, :0]), None  # no context, no memory
+        memory = self.attention.key(values), values, mask
+        return (state, ops.zeros_like(values[:, 0])), memory
 
     def project(self, state, context):
         """Logits: products with the embedding of each token, as in the Transformer."""
@@ -348,18 +378,18 @@ def make_translate(model, tokenizer):
 
 
 def all_heads(transformer, sources, targets_in):
-    """The weights of encoder self-attention and of cross-attention, by layer."""
-    mask = padding_mask(sources)
-    x, encoder = transformer.encoder.pos_embedding(sources), []
-    for encoder_layer in transformer.encoder.enc_layers:
-        attention = encoder_layer.self_attention
-        y = attention.add_and_norm.before(x)
-        weights = attention.mha(y, y, value_mask=mask, return_attention_scores=True)[1]
-        encoder.append(weights.numpy())
-        x = encoder_layer(x, mask=mask)
+    """The weights ``(batch, heads, query, key)``, by kind of attention and layer."""
     transformer((sources, targets_in))
-    cross = [d.last_attn_scores.numpy() for d in transformer.decoder.dec_layers]
-    return {"encoder self-attention": encoder, "cross-attention": cross}
+    encoder, decoder = transformer.encoder.enc_layers, transformer.decoder.dec_layers
+    kinds = {
+        "encoder self-attention": [layer.self_attention for layer in encoder],
+        "decoder self-attention": [layer.causal_self_attention for layer in decoder],
+        "cross-attention": [layer.cross_attention for layer in decoder],
+    }
+    return {
+        kind: [attention.last_attn_scores.numpy() for attention in layers]
+        for kind, layers in kinds.items()
+    }
 
 
 def smooth(values, count):
@@ -423,12 +453,72 @@ def mark_ratios(axes, lower, upper):
         axes.plot([x, x], [y, other], color="0.6", lw=1, zorder=1)
         where = {"textcoords": "offset points", "ha": "center", "va": "top"}
         place = x, min(y, other)
-        axes.annotate(f"×{other / y:.1f}", place, (0, -7), color="0.35", **where)
+        axes.annotate(f"×{other / y:.2f}", place, (0, -7), color="0.35", **where)
 
 
-def draw_change(rows, xlabel):
+def draw_training(curves, panels, same, meet):
+    """Draws losses in two panels ``{title: {name: x}}``: by steps and by seconds.
+
+    ``meet`` are the two times when a loss of ``same`` is reached.
+    """
+    panels = {
+        title: {name: [*zip(x[name], curves[name], strict=True)] for name in curves}
+        for title, x in panels.items()
+    }
+    ylabel = "training loss (nats per token)"
+    left, right = draw(panels, width=10, leaders=True, ylabel=ylabel, yscale="log")
+    log_ticks(left, np.concatenate([*curves.values()]))
+    right.plot(meet, [same, same], "ko-")
+    left.set_xlabel("steps")
+    right.set_xlabel("seconds (steps times the median of a step)")
+    plt.show()
+
+
+def draw_lengths(lines, lower, upper):
+    """Draws times by length, with the ratios of two lines."""
+    title = "Longer sentences slow the Transformer least"
+    [axes] = draw({title: lines}, ylabel="milliseconds per step (median)", xscale="log")
+    log_ticks(axes, [y for points in lines.values() for _, y in points], room=0.8)
+    mark_ratios(axes, lines[lower], lines[upper])
+    axes.set_xlabel("tokens of each sentence (1,024 in a batch)")
+    lengths = [x for x, _ in lines[lower]]
+    axes.set_xticks(lengths, lengths)
+    plt.show()
+
+
+def draw_quality(lines, ranges):
+    """Draws BLEU by length; the last length is longer than any in training."""
+    title = "BLEU falls on sentences longer than in training"
+    [axes] = draw({title: lines}, ylabel="BLEU (0 to 100)", ylim=(0, 100))
+    last = len(ranges) - 1
+    axes.set_xticks(range(len(ranges)), ranges)
+    axes.set_xlabel("tokens of the source")
+    axes.axvspan(last - 0.5, last, color="0.92", zorder=0)
+    axes.text(last - 0.03, 97, "longer than\nin training", ha="right", va="top")
+    plt.show()
+
+
+def draw_gradients(lines, same):
+    """Draws gradients by distance; words at the same place are ``same`` steps apart."""
+    [axes] = draw(
+        {"Attention carries the gradient to distant words": lines},
+        ylabel="norm of the gradient",
+        yscale="log",
+    )
+    axes.set_xlabel("steps between the words in the plain GRU")
+    low, high = axes.get_ylim()
+    axes.set_ylim(low, 30 * high)
+    axes.axvline(same, color="0.5", ls=":", lw=1.5, zorder=0)
+    where = {"ha": "center", "va": "top", "color": "0.35", "backgroundcolor": "w"}
+    axes.text(same, 20 * high, "words at the same place", **where)
+    plt.show()
+
+
+def draw_change(rows, xlabel, title):
     """Draws how numbers change in training, ``{name: (before, after)}``."""
-    _, axes = plt.subplots(figsize=(8, 2.6), layout="constrained")
+    size = {"figsize": (8, 1.1 + 0.4 * len(rows)), "layout": "constrained"}
+    _, axes = plt.subplots(**size)
+    axes.set_title(title)
     for height, (before, after) in enumerate(rows.values()):
         axes.plot([before, after], [height, height], color="0.7", lw=2, zorder=1)
         for value, colour, other in ((before, "0.5", after), (after, "C0", before)):
@@ -469,59 +559,305 @@ def name_ends(panel, ends):
 
 
 def draw_paths():
-    """Draws how word 1 of a source reaches the last target word, in three models."""
-    source = ["O", "meu", "irmão", "mora", "aqui"]
-    target = ["My", "brother", "lives", "here"]
-    at = [*range(len(source)), *(n + len(source) + 0.5 for n in range(len(target)))]
-    _, axes = plt.subplots(figsize=(8, 4.1), layout="constrained")
-    grey, red, last = "0.72", "C3", len(at) - 1
+    """Draws how the first source word reaches the last target word, in three models."""
+    source = ["Ontem", "vi", "o", "teu", "cão"]
+    target = ["I", "saw", "your", "dog", "yesterday"]
+    count, last = len(source), len(source) + len(target) - 1
+    at = [n + 0.6 * (n >= count) for n in range(last + 1)]
+    _, axes = plt.subplots(figsize=(9, 4.1), layout="constrained")
+    axes.set_title("Attention makes the path one step long")
 
-    def arrow(start, end, y, colour, bend, both=False):
-        axes.annotate(
-            "",
-            (at[end], y),
-            (at[start], y),
-            arrowprops={
-                "arrowstyle": "<->" if both else "->",
-                "color": colour,
-                "lw": 2 if colour == red else 1,
-                "shrinkA": 8,
-                "shrinkB": 8,
-                "connectionstyle": f"arc3,rad={bend}",
-                "zorder": 3 if colour == red else 1,
-            },
-        )
+    def arrow(start, end, y, bend=0.0, red=False, style="->"):
+        arrow = {"arrowstyle": style, "color": "C3" if red else "0.72"}
+        arrow |= {"lw": 2.2 if red else 1.3, "shrinkA": 8, "shrinkB": 8}
+        arrow |= {"connectionstyle": f"arc3,rad={bend}", "zorder": 3 if red else 1}
+        axes.annotate("", (at[end], y), (at[start], y), arrowprops=arrow)
 
-    rows = {"plain GRU": 4, "GRU with attention": 2, "Transformer": 0}
-    for name, y in rows.items():
-        chain = name != "Transformer"
+    for name, y in {"plain GRU": 4, "GRU with attention": 2, "Transformer": 0}.items():
+        chain, plain = name != "Transformer", name == "plain GRU"
         for n in range(last) if chain else ():
-            plain = name == "plain GRU"
-            both = not plain and n < len(source) - 1
-            arrow(n, n + 1, y, red if plain else grey, 0, both)
-        if not chain:
-            for n in range(len(source)):
-                for m in range(n + 1, len(source)):
-                    arrow(n, m, y, grey, 0.3, both=True)
-        if name != "plain GRU":
-            for n in range(len(source) if chain else last):
-                arrow(n, last, y, grey if n else red, -0.17)
+            style = "->" if plain or n >= count - 1 else "<->"
+            arrow(n, n + 1, y, red=plain, style=style)
+        if not plain:
+            arrow(0, last, y, -0.15, red=True)
+            arrow(4, last - 1, y, 0.3)
+            arrow(1, count + 1, y, 0.3)
         axes.scatter(at, [y] * len(at), 90, "white", edgecolors="0.3", zorder=4)
         axes.text(-0.6, y, name, ha="right", va="center", size=12)
-        steps = f"{last} steps" if name == "plain GRU" else "1 step"
-        axes.text(at[-1] + 0.4, y, steps, color=red, va="center", size=12)
-    for x, word in zip(at, [*source, *target], strict=True):
-        axes.text(x, -1.3, word, ha="center", size=11)
-    for words, begin in ((source, 0), (target, len(source))):
-        middle = (at[begin] + at[begin + len(words) - 1]) / 2
-        text = "the decoder writes" if begin else "the encoder reads"
-        axes.text(middle, -1.85, text, ha="center", size=11, color="0.4")
-    axes.set(xlim=(-2.6, at[-1] + 1.4), ylim=(-2.0, 4.6))
+        steps = f"{last} steps" if plain else "1 step"
+        axes.text(at[-1] + 0.4, y, steps, color="C3", va="center", size=12)
+    for n, (x, word) in enumerate(zip(at, [*source, *target], strict=True)):
+        axes.text(
+            x, -1.5, word, ha="center", size=11, color="C3" if n in (0, last) else "k"
+        )
+    for first, end, text in (
+        (0, count - 1, "the encoder reads"),
+        (count, last, "the decoder writes"),
+    ):
+        axes.text((at[first] + at[end]) / 2, -2.05, text, ha="center", color="0.4")
+    axes.set(xlim=(-2.6, at[-1] + 1.5), ylim=(-2.2, 4.5))
     axes.axis("off")
     plt.show()
+
+
+def about(number):
+    """A number with two digits that are not 0, such as 450,000."""
+    return f"{float(f'{number:.2g}'):,.0f}"
 
 
 def table(names, rows):
     """Shows rows of text and numbers as a table."""
     lines = [names, ["---"] * len(names), *rows]
     say("\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines))
+
+
+# --- What `positions.ipynb` draws and changes ---
+
+
+def draw_two_orders(panels, rows):
+    """Draws matrices ``{title: (rows, columns)}`` side by side, with one scale."""
+    most = max(abs(np.array(matrix)).max() for matrix in panels.values())
+    most = np.ceil(10 * most) / 10
+    layout = {"figsize": (9, 2.3), "layout": "constrained", "sharey": True}
+    figure, axes = plt.subplots(1, len(panels), **layout)
+    for panel, (title, matrix) in zip(axes, panels.items(), strict=True):
+        image = panel.pcolormesh(
+            np.array(matrix), cmap="RdBu_r", vmin=-most, vmax=most, edgecolors="w"
+        )
+        panel.set_title(title, size=12)
+        panel.set(xticks=[], yticks=np.arange(len(rows)) + 0.5, yticklabels=rows)
+        panel.tick_params(length=0, labelsize=11)
+        panel.spines[:].set_visible(False)
+    axes[0].invert_yaxis()
+    figure.colorbar(image, ax=axes, ticks=[-most, 0, most], pad=0.01)
+    plt.show()
+
+
+def in_columns(figure):
+    """Calls a depth of the package's pictures a column, as the text does."""
+    for axes in figure.axes:
+        axes.set_xlabel(axes.get_xlabel().replace("depth (component, ", "column ("))
+        axes.set_ylabel(axes.get_ylabel().replace("depth", "column"))
+
+
+def draw_heat_map(encoding):
+    """Draws a positional encoding, its sines on the left."""
+    figure = plots.draw_positions(encoding)
+    in_columns(figure)
+    for axes, name in zip(figure.axes, ("Sines", "Cosines"), strict=False):
+        axes.set_title(f"{name}: wider stripes on the right")
+    display(figure)
+
+
+def draw_waves(encoding, columns, marked=()):
+    """Draws columns of a positional encoding, perhaps with two marked positions."""
+    figure = plots.draw_positions(encoding, "curves", depths=columns)
+    in_columns(figure)
+    figure.axes[0].set_title("Columns further right have longer waves")
+    for axes, column in zip(figure.axes, columns, strict=True):
+        axes.set_ylim(-1.1, 1.1)
+        if marked:
+            heights = encoding[list(marked), column]
+            axes.plot(marked, heights, "o", color="C3", markersize=9)
+            one, other = (
+                f"{height:+.2f} at {position}"
+                for height, position in zip(heights, marked, strict=True)
+            )
+            near = abs(heights[1] - heights[0]) < 0.1
+            apart = "nearly equal" if near else "far apart"
+            axes.set_title(f"Column {column}: {one} and {other}, {apart}")
+    display(figure)
+
+
+def draw_clocks(encoding, columns):
+    """Draws pairs of columns as points on circles, the last step in red."""
+    layout = {"figsize": (8, 4.1), "layout": "constrained"}
+    figure, axes = plt.subplots(1, len(columns), **layout)
+    figure.suptitle("Each token turns a pair by the same angle")
+    for panel, column in zip(axes, columns, strict=True):
+        points = encoding[:, [column + 1, column]]  # a cosine is a width
+        panel.add_patch(plt.Circle((0, 0), 1, fill=False, color="0.8"))
+        for position, point in enumerate(points):
+            here = "C3" if position >= len(points) - 2 else "0.5"
+            panel.plot(*zip((0, 0), point, strict=True), color=here, lw=1, alpha=0.5)
+            panel.plot(*point, "o", color=here, ms=7)
+            where = {"ha": "center", "va": "center", "color": here}
+            panel.text(*(1.18 * point), str(position), size=12, **where)
+        first, last = (np.arctan2(*point[::-1]) for point in points[-2:])
+        step = (last - first) % (2 * np.pi)
+        ends = [0.62 * np.array([np.cos(a), np.sin(a)]) for a in (first, last)]
+        arrow = {"arrowstyle": "-|>", "color": "C3", "lw": 2, "shrinkA": 0}
+        arrow |= {"shrinkB": 0, "connectionstyle": f"arc3,rad={np.tan(step / 4):.3f}"}
+        panel.annotate("", ends[1], ends[0], arrowprops=arrow)
+        angle = f"{np.degrees(step):.0f}° a token"
+        panel.set_title(f"columns {column} and {column + 1}: {angle}", size=11)
+        panel.set(xlim=(-1.35, 1.35), ylim=(-1.35, 1.35), aspect="equal")
+        panel.axis("off")
+    plt.show()
+
+
+def draw_vector_lengths(lengths, tokens, content):
+    """Draws the lengths of vectors; ``content`` has the places of nouns and verbs."""
+    count = len(tokens)
+    colours = ["C0" if n in content else "C1" for n in range(count)]
+    colours += ["0.6"] * (len(lengths) - count)
+    _, axes = plt.subplots(figsize=(8, 3.3), layout="constrained")
+    axes.bar(range(len(lengths)), lengths, color=colours)
+    ticks = [f"{n}\n{token}" for n, token in enumerate(tokens)]
+    ticks += [*range(count, len(lengths))]
+    axes.set_xticks(range(len(lengths)), ticks, size=8)
+    names = {1: "nouns and verbs", 6: "other tokens", count: "untrained"}
+    for x, name in names.items():
+        axes.text(x - 0.4, 1.08 * lengths.max(), name, color=colours[x], size=11)
+    axes.set(ylim=(0, 1.25 * lengths.max()), ylabel="length of the vector")
+    axes.set(xlabel="position, and a token that may be there")
+    axes.set_title("The learned vectors grow where training uses them")
+    axes.spines[["top", "right"]].set_visible(False)
+    plt.show()
+
+
+def draw_shares(shares, longest):
+    """Draws shares ``{name: [of one clause, of two, ...]}`` as bars."""
+    _, axes = plt.subplots(figsize=(8, 3.4), layout="constrained")
+    width = 0.8 / len(shares)
+    for number, (name, values) in enumerate(shares.items()):
+        side = (number - (len(shares) - 1) / 2) * width
+        at = np.arange(1, len(values) + 1) + side
+        bars = axes.bar(at, values, 0.9 * width, color=f"C{number}")
+        axes.bar_label(bars, fmt="{:.0%}", color=f"C{number}", size=11)
+        where = {"ha": "center", "color": f"C{number}", "size": 11}
+        axes.text(at[0], 1.15, name, **where)
+    axes.axvline(longest + 0.5, color="0.4", ls=":")
+    axes.text(longest + 0.55, 1.15, "longer than any training sentence", color="0.4")
+    axes.set(xlabel="clauses of a sentence", ylabel="words in their place")
+    axes.set(ylim=(0, 1.3), xticks=range(1, len(values) + 1))
+    axes.set_yticks([0, 0.5, 1], ["0%", "50%", "100%"])
+    axes.set_title("Beyond the trained length, fewer words are right")
+    axes.spines[["top", "right"]].set_visible(False)
+    plt.show()
+
+
+@contextmanager
+def without_mask(model):
+    """Lets the decoder of a model see later tokens, within a ``with`` block."""
+    decoder = [layer.causal_self_attention for layer in model.decoder.dec_layers]
+    for attention in decoder:  # attends as in the encoder
+        attention.call = partial(GlobalSelfAttention.call, attention)
+    try:
+        yield
+    finally:
+        for attention in decoder:
+            del attention.call
+
+
+# --- What `transformer.ipynb` draws ---
+
+
+def without_tuning(data):
+    """Turns the tuning of `tf.data` off, which can hold up the end of an epoch."""
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    return data.with_options(options)
+
+
+def draw_large_mask(tokens, mask, title):
+    """Draws a mask with large signs in its cells."""
+    figure = plots.draw_mask(tokens, tokens, mask, title)
+    for axes in figure.axes:
+        for text in axes.texts:
+            text.set_size(14)
+    display(figure)
+
+
+def draw_pair(tensors, places):
+    """Draws the first numbers of two vectors of each tensor, and their difference."""
+    panels = {}
+    for name, tensor in tensors.items():
+        first, second = np.array(tensor)[0, places, :16]
+        same = np.abs(first - second).max() < 1e-5
+        title = f"{name}:\n{'equal' if same else 'different'}"
+        panels[title] = first, second, first - second
+    rows = f"at position {places[0]}", f"at position {places[1]}", "difference"
+    draw_two_orders(panels, rows)
+
+
+def draw_reads(written, read, weights, title, least=0.05, crop=True, **names):
+    """Draws attention without small numbers, and perhaps without their columns."""
+    weights = np.array(weights)
+    if crop:
+        large = np.flatnonzero(weights.max(axis=0) >= least)
+        weights, read = weights[:, large], [read[place] for place in large]
+    figure = plots.draw_attention(written, read, weights, title, **names)
+    for axes in figure.axes:
+        for text in [*axes.texts]:
+            column, row = (round(place) for place in text.get_position())
+            if weights[row, column] < least:
+                text.remove()
+            else:
+                text.set_size(12)
+    display(figure)
+
+
+def draw_by_head(shares, equal):
+    """Draws the shares ``{kind: of each head}`` beside an equal share of each kind."""
+    layout = {"figsize": (8, 2.6), "sharey": True, "layout": "constrained"}
+    figure, panels = plt.subplots(1, len(shares), **layout)
+    most = max(np.max([*shares.values()]), *equal.values())
+    for axes, (kind, share) in zip(panels, shares.items(), strict=True):
+        heads = [f"head {head}" for head in range(1, len(share) + 1)]
+        bars = axes.barh(heads, share)
+        back = {"fc": "white", "ec": "none", "pad": 1}  # hides the line
+        axes.bar_label(bars, [f"{x:.0%}" for x in share], padding=4, bbox=back)
+        axes.axvline(equal[kind], color="C1", linestyle="--")
+        words = f" equal share: {equal[kind]:.0%}"
+        axes.text(equal[kind], -0.75, words, color="C1", va="center", size=10)
+        axes.set(title=f"to {kind}", xlim=(0, 1.25 * most), xticks=[])
+        axes.set_ylim(len(share) - 0.5, -1.1)
+        axes.spines[["top", "right", "bottom"]].set_visible(False)
+    nouns = next(iter(shares.values()))
+    title = f"Head {nouns.argmax() + 1} reads the nouns most, "
+    figure.suptitle(title + f"head {nouns.argmin() + 1} least")
+    plt.show()
+
+
+def draw_parts(parts):
+    """Draws the standard deviations of a layer's input, of its parts and its output."""
+    sizes = {name: float(np.std(np.array(x)[0])) for name, x in parts.items()}
+    names = [*sizes]
+    most = max(names[1:-1], key=sizes.get)
+    _, axes = plt.subplots(figsize=(7, 2.4), layout="constrained")
+    colours = ["C1" if name == most else "C0" for name in names]
+    axes.bar_label(axes.barh(names, [*sizes.values()], color=colours), fmt=" %.1f")
+    axes.invert_yaxis()
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.set(xlabel="standard deviation", title=f"In layer 1, {most[2:]} adds most")
+    plt.show()
+
+
+def draw_cats(alike):
+    """Draws how alike two vectors stay, and says what that shows.
+
+    ``alike`` is ``{name: {step: cosine}}``; the second line is the yardstick.
+    """
+    _, axes = plt.subplots(figsize=(8, 3.2), layout="constrained")
+    for number, (name, cosines) in enumerate(alike.items()):
+        values = [*cosines.values()]
+        axes.plot([*cosines], values, "o-", color=f"C{number}", linewidth=2)
+        words = f"  {values[-1]:.2f}: {name}"
+        axes.text(len(values) - 1, values[-1], words, color=f"C{number}", va="center")
+    (_, first), (_, same) = alike.items()
+    ends = [[*cosines.values()][-1] for cosines in (first, same)]
+    apart = ends[0] < ends[1] - 0.02
+    title = "Cats in different roles end " + ("further apart" if apart else "as near")
+    axes.set(ylabel="cosine of the angle", xlim=(-0.3, len(first) + 1.4), title=title)
+    axes.spines[["top", "right"]].set_visible(False)
+    plt.show()
+    answer = (
+        "Yes: the encoder moves them apart, and not by position alone."
+        if apart
+        else "Not more than two cats in one role: position alone may do this."
+    )
+    say(f"""
+{answer} Both lines begin at the same positions. They end at {ends[0]:.2f} and
+{ends[1]:.2f}. This does not show that the encoder knows who sees.
+""")

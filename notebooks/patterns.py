@@ -2,9 +2,13 @@
 
 `positions.ipynb` has Portuguese sentences that only differ in the order of words.
 `other_tasks.ipynb` has a conversation, and English sentences with Spanish translations.
+Its files, its counts and its pictures are at the end.
 """
 
 from itertools import product
+from pathlib import Path
+
+import matplotlib.pyplot as plt
 
 
 def listed(text):
@@ -163,3 +167,67 @@ def sentence(clauses):
         f"{BEINGS[who]} {ACTIONS[verb]} {BEINGS[whom]}" for who, whom, verb in clauses
     )
     return source, target
+
+
+def write(name, pairs):
+    """Writes pairs to a TSV file: two columns of text."""
+    lines = "".join(f"{source}\t{target}\n" for source, target in pairs)
+    Path(f"{name}.tsv").write_text(lines, encoding="utf-8")
+    print(f"{name}.tsv: {len(pairs):,} pairs")
+
+
+def right(translations, references):
+    """The share of translations that equal their references to the letter."""
+    return sum(map(str.__eq__, translations, references)) / len(references)
+
+
+def words(pairs):
+    """The words of both sides of pairs: ``(side, word)``."""
+    return {
+        (side, word.strip("¿?."))
+        for pair in pairs
+        for side, text in enumerate(pair)
+        for word in text.lower().split()
+    }
+
+
+def draw_shares(title, names, shares):
+    """Draws shares of seen and unseen sentences, ``{(name, side): share}``."""
+    _, axes = plt.subplots(figsize=(8, 2.4), layout="constrained")
+    for place, ((_, side), share) in enumerate(shares.items()):
+        height, colour = place // 2 + 0.4 * (place % 2) - 0.2, f"C{place % 2}"
+        axes.barh(height, share, 0.36, color=colour)
+        axes.text(share, height, f" {share:.0%} of {side}", va="center", color=colour)
+    axes.set_yticks(range(len(names)), names)
+    axes.invert_yaxis()
+    axes.set(xlim=(0, 1.2), xticks=[], title=title)
+    axes.set_xlabel("sentences that are correct to the letter")
+    axes.spines[["top", "right", "bottom"]].set_visible(False)
+    plt.show()
+
+
+def draw_gap(title, rows):
+    """Draws the correct tokens in training and validation of a run's measurements.
+
+    A row of training has the mean since the row before it, and is drawn between both.
+    The first rows are left out: a mean over the steepest steps says little.
+    """
+    _, axes = plt.subplots(figsize=(8, 3), layout="constrained")
+    sides = ("train", "training", "-", "C0"), ("validation", "validation", "--", "C1")
+    for split, name, style, colour in sides:
+        chosen = [row for row in rows if row["split"] == split]
+        x, y = ([row[key] for row in chosen] for key in ("step", "masked_accuracy"))
+        if split == "train":
+            x = [(begin + end) / 2 for begin, end in zip([0, *x], x, strict=False)]
+        x, y = x[1:] or x, y[1:] or y
+        axes.plot(x, y, style, color=colour, marker="o", lw=2.2)
+        where = {"textcoords": "offset points", "va": "center", "size": 12}
+        text = f"{y[-1]:.0%} in {name}"
+        axes.annotate(text, (x[-1], y[-1]), (9, 0), color=colour, **where)
+    axes.set(title=title, xlabel="training step", ylabel="correct tokens")
+    axes.set(xlim=(0, 1.3 * rows[-1]["step"]), ylim=(0, 1.1))
+    axes.yaxis.set_major_formatter("{x:.0%}")
+    axes.set_yticks([0, 0.25, 0.5, 0.75, 1])
+    axes.grid(alpha=0.3)
+    axes.spines[["top", "right"]].set_visible(False)
+    plt.show()

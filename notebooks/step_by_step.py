@@ -1,14 +1,17 @@
 """What `attention_step_by_step.ipynb` trains on, prints and draws.
 
 All of attention is in the notebook. Here are the parts that teach less: English
-sentences with Spanish translations, tables, comparisons and pictures.
+sentences with Spanish translations, training, tables, comparisons and pictures.
 """
 
+import keras
 import matplotlib.pyplot as plt
 import numpy as np
 from IPython.display import Markdown, display
 
-from tfxformer import plots
+from tfxformer import masked_loss, plots
+from tfxformer.decoding import decode
+from tfxformer.layers import scaled_dot_product_attention
 from tfxformer.notebooks.patterns import entries
 
 COLOURS = entries(
@@ -78,9 +81,209 @@ def sentence_patterns():
     return found
 
 
+PATTERNS = sentence_patterns()
+PAIRS = [pair for of_pattern in PATTERNS.values() for pair in of_pattern]
+ORDER = np.random.default_rng(0).permutation(len(PAIRS))
+HELD_OUT, TRAINING = ([PAIRS[i] for i in x] for x in np.split(ORDER, [40]))
+
+# The package's ids: 0 is padding, 1 unknown, 2 start, 3 end. Here a token is a word.
+WORDS = ["<pad>", "<unk>", "<start>", "<end>"]
+WORDS += sorted({word for pair in PAIRS for text in pair for word in text.split()})
+ID_OF = {word: i for i, word in enumerate(WORDS)}
+
+
+def ids(texts):
+    """Texts to padded ids, int32 (texts, longest)."""
+    rows = [[ID_OF[word] for word in text.split()] for text in texts]
+    longest = max(map(len, rows))
+    return np.array([row + [0] * (longest - len(row)) for row in rows], "int32")
+
+
+def batch(pairs):
+    """Pairs to ``(source, target_in), target_out``, the arrays for training.
+
+    The decoder's input is the target after ``<start>``; the labels end with ``<end>``.
+    """
+    source, target = zip(*pairs, strict=True)
+    before = ids([f"<start> {text}" for text in target])
+    return (ids(source), before), ids([f"{text} <end>" for text in target])
+
+
+def train(model):
+    """Trains a model on the pairs, and returns a copy that is not trained.
+
+    Prints the losses, and how many other sentences are translated without a mistake.
+    """
+    untrained = model.from_config(model.get_config())
+    untrained.build()
+    optimizer = keras.optimizers.Adam(3e-3, beta_2=0.98)
+    model.compile(optimizer=optimizer, loss=masked_loss)
+    inputs, labels = batch(TRAINING)
+    history = model.fit(inputs, labels, batch_size=32, epochs=30, verbose=0)
+    first, *_, last = history.history["loss"]
+    print(f"{len(TRAINING)} pairs of sentences: loss {first:.2f}, then {last:.2f}")
+    right = count_right(model, HELD_OUT)
+    print(
+        f"{right} of {len(HELD_OUT)} other sentences are translated without a mistake"
+    )
+    return untrained
+
+
+def translate(model, texts):
+    """Greedy translations."""
+    found = decode(model, ids(texts)).ids.numpy()[:, 0]
+    return [" ".join(WORDS[i] for i in row if i > 3) for row in found]
+
+
+def count_right(model, pairs):
+    """How many pairs the model translates without a mistake."""
+    sources, targets = zip(*pairs, strict=True)
+    return np.sum(np.array(translate(model, sources)) == np.array(targets))
+
+
+def of_layer(mha, x, head):
+    """Queries, keys and values that the layer itself computes for one head."""
+    found = mha.split(mha.query_dense(x[None]), len(x)), *mha.project(x[None])
+    return [np.array(each)[0, head] for each in found]
+
+
+def of_package(queries, keys, values):
+    """The package's attention of one head: its output and its weights."""
+    found = scaled_dot_product_attention(
+        *(np.float32(matrix)[None, None] for matrix in (queries, keys, values))
+    )
+    return [np.array(each)[0, 0] for each in found]
+
+
+def with_sides(model, source, target, sides):
+    """Cross-attention with queries, keys and values of the given sides, in NumPy.
+
+    Returns the largest differences of its weights, and of the decoder's output with
+    it, from those that the model computes itself.
+    """
+    source, target = ids([source]), ids([f"<start> {target}"])
+    layer = model.decoder.dec_layers[0]
+    attention, mha = layer.cross_attention, layer.cross_attention.mha
+    context = model.encoder(source)
+    before = layer.causal_self_attention(model.decoder.pos_embedding(target))
+    vectors = {"decoder": before[0].numpy(), "encoder": context[0].numpy()}
+
+    def dense(x, projection):
+        return x @ projection.kernel.numpy() + projection.bias.numpy()
+
+    inputs = [vectors[side] for side in sides]
+    denses = mha.query_dense, mha.key_dense, mha.value_dense
+    q, k, v = (
+        dense(x, of_input).reshape(len(x), -1, mha.key_dim).swapaxes(0, 1)
+        for x, of_input in zip(inputs, denses, strict=True)
+    )
+    e = np.exp(q @ k.swapaxes(1, 2) / np.sqrt(mha.key_dim))
+    weights = e / e.sum(axis=-1, keepdims=True)
+    joined = np.concatenate([*(weights @ v)], axis=1)
+    added = attention.add_and_norm(before, dense(joined, mha.output_dense)[None])
+    ours = weights, layer.ffn(added)
+    output = model.decoder(target, context)
+    own = np.array(attention.last_attn_scores)[0], output
+    return [np.abs(a - b).max() for a, b in zip(ours, own, strict=True)]
+
+
+def verb_chances(model, thing, seen):
+    """The probability of each next word, from as many of the source's words."""
+    source = ids([f"she is making {thing}"])
+    mask = np.arange(source.shape[1])[None] < seen
+    states = model.decoder(
+        ids(["<start> ella está"]), model.encoder(source), context_mask=mask
+    )
+    e = np.exp(model.project(states)[0, -1].numpy())
+    return e / e.sum()
+
+
+def on_objects(model, pairs):
+    """The mean weight of each head on the object, where the decoder writes the verb."""
+    inputs, _ = batch(pairs)
+    model(inputs)
+    attention = model.decoder.dec_layers[0].cross_attention
+    found = []
+    of_pairs = np.array(attention.last_attn_scores)  # (pairs, heads, queries, keys)
+    for weights, (english, spanish) in zip(of_pairs, pairs, strict=True):
+        row = spanish.split().index("está") + 1  # the row reads "está", writes the verb
+        line = english.split()
+        found.append(weights[:, row, line.index("making") + 1 : len(line)].sum(axis=1))
+    return np.mean(found, axis=0)
+
+
+def neighbours(vocabulary):
+    """How close two words of a sentence are, and in how many sentences they are."""
+    near = np.zeros((len(vocabulary),) * 2, "float32")
+    counts = np.zeros_like(near)
+    for sentence, _ in PAIRS:
+        line = [word for word in sentence.split() if word != "the"]
+        if len(line) == 4 and set(line) <= set(vocabulary):
+            at = [vocabulary.index(word) for word in line]
+            for i in range(4):
+                for j in range(4):
+                    if i != j:
+                        near[at[i], at[j]] = {1: 1, 2: 0.5, 3: 0}[abs(i - j)]
+                        counts[at[i], at[j]] += 1
+    return near, counts
+
+
+def face():
+    """A drawn face of 60 by 60 pixels, and which of them are hair."""
+    y, x = np.mgrid[:60, :60]
+    head = ((x - 30) / 20) ** 2 + ((y - 30) / 25) ** 2 < 1
+    hair = (y < 18) & head
+    portrait = np.full((60, 60), 0.5)  # a background
+    portrait[head] = 0.8  # a face
+    portrait[hair] = 0.1
+    for left in (18, 36):  # eyes: an iris in the white
+        portrait[24:30, left : left + 6] = 1.0
+        portrait[25:29, left + 2 : left + 4] = 0.0
+    portrait[42:44, 24:36] = 0.35  # a mouth
+    portrait[30:37, 29:31] = 0.65  # a nose
+    return portrait, hair
+
+
+def cut(picture, size=6):
+    """The square patches of a picture, one to a row."""
+    count = len(picture) // size
+    patches = picture.reshape(count, size, count, size).swapaxes(1, 2)
+    return patches.reshape(count * count, size * size)
+
+
 def say(text):
     """Shows text with numbers from this run."""
     display(Markdown(text))
+
+
+def say_who_needs_the_object(rows, blind, wins):
+    """Says what the probabilities of the verb show, where the object is hidden.
+
+    Args:
+        rows: for each object, the weight of each head on it, and the probability of
+            the right verb with the object and without it.
+        blind: the verb that the model writes without the object.
+        wins: whether the mean of the heads reads the object more than "making".
+    """
+    *by_head, seen, hidden = rows.T
+    usual = max(set(blind), key=blind.count)
+    keep = np.array([x.startswith(f"{usual} ") for x in MADE.values()])
+    kept = " and ".join(
+        f"“{thing}”" for thing, of in zip(MADE, keep, strict=True) if of
+    )
+    fewer = [f"“{thing}”" for thing, more in zip(MADE, wins, strict=True) if not more]
+    readers = np.sum(np.array(by_head) > 0.5, axis=0)  # how many heads read the object
+    say(f"""
+* Without the object, the model writes “{usual}” in {blind.count(usual)} of
+  {len(blind)} sentences. So {kept} keep the right verb: its probability is
+  {hidden[keep].mean():.0%} in their mean. The other {np.sum(~keep)} need the object: it
+  falls from {seen[~keep].mean():.0%} to {hidden[~keep].mean():.0%}.
+* The exceptions, {" and ".join(fewer)}, need it, too: {seen[~wins].mean():.0%} falls to
+  {hidden[~wins].mean():.0%}. But only {readers[~wins].mean():.2g} of {len(by_head)}
+  heads gives the object more than half of its attention there, and
+  {readers[wins].mean():.2g} do in the other sentences. So the mean of the heads is
+  lower.
+""")
 
 
 def show(title, rows, columns, values, digits=2):
@@ -134,8 +337,34 @@ def draw_reading(tokens, shares, word):
         axes.fill_betweenx(height, *sides, color="C0", alpha=0.3 + 0.7 * share, lw=0)
         axes.text(place, 1.06, f"{token}\n{share:.0%}", ha="center", size=14)
         left += share
-    axes.text(reader, -0.06, f"“{word}” reads", ha="center", va="top", size=14)
+    axes.text(reader, -0.06, f"“{word}”", ha="center", va="top", size=14)
+    first, second = np.argsort(shares)[::-1][:2]
+    title = f"“{word}” reads mostly “{tokens[first]}” and “{tokens[second]}”"
+    axes.set_title(title, size=14, pad=44)
     axes.axis("off")
+    plt.show()
+
+
+def draw_scaling(sizes, raw, divided):
+    """Draws the largest weight and the gradient for each d_k, raw and divided."""
+    _, panels = plt.subplots(1, 2, figsize=(8, 3.4), layout="constrained")
+    panels[0].set(title="Not scaled: one key gets nearly all")
+    panels[0].set(ylabel="mean largest weight")
+    panels[1].set(title="Not scaled: the gradient vanishes")
+    panels[1].set(ylabel="median size of the gradient")
+    places = [[(30, 0.6), (30, 0.29)], [(50, 0.1), (50, 0.225)]]
+    for column, panel in enumerate(panels):
+        for found, label, style, place in (
+            (raw, "not scaled", "C1o--", places[column][0]),
+            (divided, "scaled", "C0s-", places[column][1]),
+        ):
+            panel.plot(sizes, [row[column + 1] for row in found], style)
+            panel.text(*place, label, color=style[:2], size=13)
+        panel.set(xscale="log", xlabel="d_k, numbers in a key")
+        panel.set_xticks(sizes, sizes)
+        panel.minorticks_off()
+        panel.set_ylim(0, 1.1 * panel.get_ylim()[1])
+        panel.grid(alpha=0.3)
     plt.show()
 
 
@@ -148,36 +377,105 @@ def without_bar(figure, size):
     return panels
 
 
-def draw_mask(queries, keys, mask):
+def draw_mask(queries, keys, mask, title):
     """Draws a mask and what it adds to the scores."""
-    figure = plots.draw_mask(queries, keys, mask, "What the mask adds to the scores")
+    figure = plots.draw_mask(queries, keys, mask, title)
     without_bar(figure, 12)
     return figure
 
 
-def draw_weights(queries, keys, weights, **names):
-    """Draws weights in percent; a frame marks the largest weight of each row."""
-    figure = plots.draw_attention(queries, keys, weights, **names)
+def draw_weights(queries, keys, weights, title, **names):
+    """Draws weights; a frame marks the largest of each row, with its percentage."""
+    figure = plots.draw_attention(queries, keys, weights, title, **names)
     heads = np.array(weights, ndmin=3)
-    for panel, head in zip(without_bar(figure, 11), heads, strict=True):
-        for row, best in enumerate(head.argmax(axis=1)):
-            corner = best - 0.46, row - 0.46
+    for panel, head in zip(without_bar(figure, 12), heads, strict=True):
+        best = head.argmax(axis=1)
+        for text in [*panel.texts]:
+            column, row = map(int, text.get_position())
+            if column != best[row]:
+                text.remove()
+            else:
+                text.set_text(f"{head[row, column]:.0%}")
+        for row, column in enumerate(best):
+            corner = column - 0.46, row - 0.46
             frame = plt.Rectangle(corner, 0.92, 0.92, fill=False, ec="C1", lw=3)
             panel.add_patch(frame)
     return figure
 
 
-def draw_looks(portrait, patch, looks):
+def draw_heads(tokens, weights):
+    """Draws all heads. The title names those that read one word in all rows."""
+    best = weights.argmax(axis=-1)
+    found = [
+        f"head {number} “{tokens[row[0]]}”"
+        for number, row in enumerate(best, 1)
+        if (row == row[0]).all()
+    ]
+    title = f"All words read most: {', '.join(found)}"
+    names = {"rows": "source token (query)", "columns": "source token (key)"}
+    return draw_weights(tokens, tokens, weights, title, **names)
+
+
+def draw_cross(source, target, weights, title):
+    """Draws cross-attention: a row for each word that the decoder writes."""
+    names = {"rows": "target token to write (query)", "columns": "source token (key)"}
+    written = [f"→ {word}" for word in (*target.split(), "<end>")]
+    return draw_weights(written, source.split(), weights, title, **names)
+
+
+def draw_turned(names, before, after):
+    """Draws the words of the toy, before and after training, at one scale."""
+    _, panels = plt.subplots(1, 2, figsize=(8, 3.9), layout="constrained")
+    offsets = [
+        [(-22, 2), (22, 0), (0, -10), (24, 2)],
+        [(-8, 10), (4, 10), (12, 10), (8, -14)],
+    ]
+    titles = (
+        "before training: “milk” and “black” lie together",
+        "after: “milk” is nearer to “drank”",
+    )
+    most = np.abs(after).max()
+    for panel, found, places, title in zip(
+        panels, (before, after), offsets, titles, strict=True
+    ):
+        draw_arrows(panel, names, found, places)
+        panel.set(xlim=(-most, most), ylim=(-most / 2, 1.2 * most))
+        panel.set_title(title, size=11)
+        panel.axhline(0, color="0.85", zorder=0)
+        panel.axvline(0, color="0.85", zorder=0)
+    plt.show()
+
+
+def draw_verbs(labels, on_making, on_object):
+    """Draws what the decoder reads where it writes the verb: "making", the object."""
+    _, axes = plt.subplots(figsize=(7.5, 4), layout="constrained")
+    axes.hlines(labels, on_making, on_object, color="0.8", lw=3, zorder=0)
+    parts = ("on “making”", "C1", on_making), ("on the object", "C0", on_object)
+    for name, color, found in parts:
+        axes.scatter(found, labels, s=70, color=color)
+        axes.text(found[-1], 6.4, name, color=color, ha="center", size=12)
+    wins = np.sum(np.array(on_object) > on_making)
+    title = f"The verb reads the object more in {wins} of {len(labels)} sentences"
+    axes.set(xlim=(0, 0.85), ylim=(-0.5, 7))
+    axes.set(xlabel="attention where the verb is written, mean of the heads")
+    axes.set_title(title, loc="right")
+    axes.xaxis.set_major_formatter("{x:.0%}")
+    plt.show()
+
+
+def draw_looks(portrait, looks, patch=6):
     """Draws where each query, a patch of the picture, gives its attention."""
-    _, panels = plt.subplots(2, 2, figsize=(6.4, 6.6), layout="constrained")
-    for line, (name, (row, column, weights)) in zip(panels, looks.items(), strict=True):
+    _, panels = plt.subplots(2, 2, figsize=(6.4, 6.8), layout="constrained")
+    for line, (name, (number, weights)) in zip(panels, looks.items(), strict=True):
+        weights = weights.reshape(len(portrait) // patch, -1)
+        row, column = divmod(number, weights.shape[1])
         for panel, alpha in zip(line, (1, 0.25), strict=True):
             panel.imshow(portrait, cmap="gray", vmin=0, vmax=1, alpha=alpha)
             panel.set(xticks=[], yticks=[])
         corner = column * patch - 0.5, row * patch - 0.5
         frame = plt.Rectangle(corner, patch, patch, fill=False, ec="C1", lw=3)
         line[0].add_patch(frame)
-        line[0].set_title(f"query: {name}")
+        line[0].set_title(f"the query: {name}")
         line[1].set_title("weights in percent")
         shade = np.kron(weights / weights.max(), np.ones((patch, patch)))
         blue = np.ones_like(shade)
@@ -188,4 +486,5 @@ def draw_looks(portrait, patch, looks):
                 color = "white" if share > 0.6 * weights.max() else "black"
                 text = f"{100 * share:.0f}"
                 line[1].text(*place, text, color=color, ha="center", va="center")
+    panels[0, 0].figure.suptitle("An eye finds both eyes, and hair finds hair")
     plt.show()

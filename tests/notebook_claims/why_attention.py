@@ -1,5 +1,6 @@
 # %% after: WORDS = 40
 assert kept["attention"] > 1000 * kept["GRU"], "the first look"
+assert kept["GRU"] < 1e-6, "less than a millionth"
 assert kept["attention"] > 0.7, "the distance costs nothing"
 falls = np.exp(np.diff(np.log(effect["GRU"])))
 assert np.all(np.abs(falls - step) < 0.2), "each step keeps about the same share"
@@ -50,19 +51,32 @@ assert curves[LONGER].min() <= same and curves[ATTENTION].min() <= same, "both r
 assert comparison.FACTOR == 1.25
 assert comparison.verdict(1.25) is True and comparison.verdict(0.8) is False
 assert comparison.verdict(1.2) is None and comparison.verdict(0.9) is None
+assert round(comparison.sign_test(13, 5), 3) == 0.096  # a table of the binomial
+assert comparison.sign_test(0, 0) == comparison.sign_test(4, 4) == 1
+assert comparison.LEVEL == 0.05
 # %% trained: AVERAGED = 15  # steps
 assert all(loss < 2 for loss in final.values())
-# %% after: CUT = 32  # tokens
-at_start = {name: curve[-1][1] for name, curve in gradients["untrained"].items()}
-assert at_start[ATTENTION] > 1e6 * at_start[PLAIN], "the left panel"
-assert at_start[ATTENTION] > 100 * at_start[CHAIN], "attention carries it"
+# %% trained: FIRST_STEPS = 60
+row = stripped["without residuals"]
+assert row[-1] > 0.93 * row[-20], "it stops falling"
+assert without > 1.25 * both
+# %% after: AT_ONCE = 1024  # tokens on either side of a batch
+assert grows[TRANSFORMER] < min(grows[ATTENTION], grows[PLAIN]), "the title"
+# %% trained: AT_ONCE = 1024  # tokens on either side of a batch
+assert min(gains.values()) == min(gains[8], gains[32]), "short sentences"
 # %% trained: CUT = 32  # tokens
 assert keeps[PLAIN] < 1e-6, "the 240 steps do not mend the plain GRU"
-assert ends[ATTENTION] > 2 * ends[CHAIN], "attention carries it"
+assert ends[PLAIN] < ends[CHAIN] < 0.01 * min(ends[TRANSFORMER], ends[ATTENTION])
+for name in (TRANSFORMER, ATTENTION):  # the hump, in the points beyond the first two
+    points = dict(after[name][2:])
+    assert abs(max(points, key=points.get) - CUT) <= 8, name
 # %% after: comparison.conclude()
 assert [*comparison.FOUND] == [*CLAIMS] == [*range(1, 9)]
 # %% trained: BUCKETS = (12, 24, 36, 48, 72)  # source tokens; training has up to LONGEST
+assert translations[LONGER, LONGEST] != translations[TRANSFORMER, LONGEST]
+# %% trained: bleu, exact = {}, {}
 assert bleu[LONGER, LONGEST] > bleu[TRANSFORMER, LONGEST], "more steps, other weights"
-assert shown[LONGER, LONGEST] != shown[TRANSFORMER, LONGEST]
+for name in trained:
+    assert bleu[name, BUCKETS[-1]] < bleu[name, LONGEST], "the title"
 # %% answer: 2
 assert in_turn == {PLAIN: 48, ATTENTION: 48, TRANSFORMER: 2}
