@@ -4,6 +4,8 @@ trained = {source for source, _ in chat_train}
 assert [utterance in trained for utterance in said] == 3 * [True] + 6 * [False]
 # %% trained: said = ["Hi how are you", "Where is the ball?", "Do you like fish?"]
 assert share > 0.8
+answers = dict(chat_train)
+assert bot(said[:3]) == [answers[utterance] for utterance in said[:3]]
 # %% after: known = "Do you know Clara?"
 # The reply does not depend on the utterances before it.
 assert answers[1][0] == answers[3][0]
