@@ -87,7 +87,8 @@ def judge(number, measured, *pairs, p=None):
         holds = ratio > 1 if p < LEVEL else None
         factor = reason = f"p = {p:.2g}"
     FOUND[number] = holds, factor, measured
-    say(f"**Claim {number}: {WORDS[holds]}.** {CLAIMS[number]}: {measured} ({reason}).")
+    claim = f"Claim {number}, “{CLAIMS[number]}”"
+    say(f"{claim}: **{WORDS[holds]}**. Measured: {measured} ({reason}).")
 
 
 def conclude():
@@ -488,7 +489,7 @@ def draw_lengths(lines, lower, upper):
 
 def draw_quality(lines, ranges):
     """Draws BLEU by length; the last length is longer than any in training."""
-    title = "BLEU falls on sentences longer than in training"
+    title = "BLEU is lowest on sentences longer than in training"
     [axes] = draw({title: lines}, ylabel="BLEU (0 to 100)", ylim=(0, 100))
     last = len(ranges) - 1
     axes.set_xticks(range(len(ranges)), ranges)
@@ -848,7 +849,7 @@ def draw_cats(alike):
     (_, first), (_, same) = alike.items()
     ends = [[*cosines.values()][-1] for cosines in (first, same)]
     apart = ends[0] < ends[1] - 0.02
-    title = "Cats in different roles end " + ("further apart" if apart else "as near")
+    title = "The cats in two roles end " + ("further apart" if apart else "as near")
     axes.set(ylabel="cosine of the angle", xlim=(-0.3, len(first) + 1.4), title=title)
     axes.spines[["top", "right"]].set_visible(False)
     plt.show()

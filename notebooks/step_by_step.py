@@ -407,11 +407,11 @@ def draw_heads(tokens, weights):
     """Draws all heads. The title names those that read one word in all rows."""
     best = weights.argmax(axis=-1)
     found = [
-        f"head {number} “{tokens[row[0]]}”"
+        f"head {number} prefers “{tokens[row[0]]}”"
         for number, row in enumerate(best, 1)
         if (row == row[0]).all()
     ]
-    title = f"All words read most: {', '.join(found)}"
+    title = f"For all words, {', '.join(found)}"
     names = {"rows": "source token (query)", "columns": "source token (key)"}
     return draw_weights(tokens, tokens, weights, title, **names)
 

@@ -58,6 +58,7 @@ np.testing.assert_allclose(Z[3], mean, atol=1e-5)
 np.testing.assert_allclose(heads[HEAD], Z, atol=1e-5)
 np.testing.assert_allclose(output, layer_output, atol=1e-4)
 assert (layer_weights[0].argmax(axis=1) == 2).all(), "in head 1, all words read “are”"
+assert (layer_weights[3].argmax(axis=1) == 1).all(), "in head 4, all read “how”"
 # %% after: fresh = MultiHeadAttention(num_heads=2, key_dim=3)
 np.testing.assert_allclose(result, expected, atol=1e-5)
 # %% after: weights = softmax(scores)
@@ -98,6 +99,8 @@ for row, word in ((1, "cat"), (2, "black")):
 assert writes[reader, 3] > 0.5, "a head that reads “dinner”"
 # %% after: labels, rows, by_head = [], [], []
 assert len(rows) > wins.sum() > len(rows) / 2, "most, but not all"
+exceptions = [thing for thing, win in zip(lesson.MADE, wins, strict=True) if not win]
+assert exceptions == ["dinner", "coffee"]
 assert len(labels) == 7, "the picture has room for 7"
 # %% after: rows, blind = [], []
 *_, seen, hidden = np.transpose(rows)
