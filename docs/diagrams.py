@@ -144,7 +144,7 @@ def information_flow():
         (
             1.8,
             "Recurrent network",
-            "6 steps from position 1 to 7,\none after another",
+            "7 steps from position 1 to 7,\none after another",
             2,
             (0, 7, 8, 9, 10, 11, 12, 13),
         ),

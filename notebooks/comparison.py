@@ -43,7 +43,7 @@ CLAIMS = {
     3: "The Transformer reaches the same loss in less time than the GRU with attention",
     4: "At every length, a step of the Transformer takes less time than one of the "
     "plain GRU",
-    5: "After twice the steps, the Transformer translates more long sentences exactly "
+    5: "With twice the steps, the Transformer translates more long sentences exactly "
     "than the GRU with attention",
     6: "On sentences longer than in training, the Transformer keeps more of its BLEU "
     "than the GRU with attention",
