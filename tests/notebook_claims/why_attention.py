@@ -56,7 +56,7 @@ assert comparison.sign_test(0, 0) == comparison.sign_test(4, 4) == 1
 assert comparison.LEVEL == 0.05
 # %% trained: AVERAGED = 15  # steps
 assert all(loss < 2 for loss in final.values())
-# %% trained: FIRST_STEPS = 60
+# %% trained: stripped = {"with both": losses[TRANSFORMER][:FIRST_STEPS]}
 row = stripped["without residuals"]
 assert row[-1] > 0.93 * row[-20], "it stops falling"
 assert without > 1.25 * both
