@@ -70,7 +70,7 @@ assert same["no positions"] == 1
 assert max(same["sinusoids"], same["learned"]) < 0.7, "they change many answers"
 # %% after: written = as_ids(["the cat sees the dog and"])[:, :-1]
 masked = change()
-with comparison.without_mask(model):
+with pictures.without_mask(model):
     assert change() < 1e-4 < 1e-3 < masked, "only rounding is left"
 assert change() == masked
 # %% trained: written = as_ids(["the cat sees the dog and"])[:, :-1]

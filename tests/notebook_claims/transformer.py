@@ -8,7 +8,7 @@ assert seen == "The cat saw the dog, and the dog saw the cat.", "it keeps who sa
 # %% after: figure = plots.draw_positions(positional_encoding(128, 64))
 assert round(128 / (2 * np.pi)) == 20
 assert round(128 * 10000 ** (-62 / 64) / (2 * np.pi), 3) == 0.003
-# %% after: comparison.draw_pair(tensors, cats)
+# %% after: pictures.draw_pair(tensors, cats)
 first, second = cats
 before, sums = tensors["embeddings times √d"][0], tensors["= sum"][0]
 assert np.max(abs(before[first] - before[second])) < 1e-5
@@ -29,10 +29,10 @@ assert with_sums > 0.1 > 1e-3 > without
 for residual, last in ((True, with_sums), (False, without)):
     found = [*(gradient_at_the_bottom(depth, residual) for depth in (1, 6)), last]
     assert found == sorted(found, reverse=not residual)
-# %% after: comparison.draw_parts(tensors)
+# %% after: pictures.draw_parts(tensors)
 total = sum(np.array(x) for x in [*tensors.values()][:3])
 assert_allclose(total, tensors["= output"], atol=1e-3)
-# %% after: comparison.draw_cats(alike)
+# %% after: pictures.draw_cats(alike)
 first, same = ([*cosines.values()] for cosines in alike.values())
 assert first[0] > 0.999 > max(first[1:]), "one embedding, and then two vectors"
 assert_allclose(first[:2], same[:2], atol=1e-5)  # the same two positions

@@ -188,15 +188,15 @@ def _write_texts(axes, texts, weights):
         axes.text(column, row, text, color=colour, ha="center", va="center", size=8)
 
 
-def draw_positions(encoding, kind="heatmap", depths=(1, 5, 15, 20)):
+def draw_positions(encoding, kind="heatmap", columns=(1, 5, 15, 20)):
     """Draws positional encodings (section 3.5).
 
     Args:
-        encoding: an array ``(positions, depth)``.
-        kind: "heatmap" of all values, "curves" of some depths over position, or
+        encoding: an array ``(positions, columns)``.
+        kind: "heatmap" of all values, "curves" of some columns over position, or
             "similarity": the cosine of each position's angle to each other one. The
-            heat map shows all even depths first, the paper's sines, then all odd ones.
-        depths: which depths curves show, from 0.
+            heat map shows all even columns first, the paper's sines, then all odd ones.
+        columns: which columns curves show, from 0.
 
     Returns:
         A Matplotlib figure.
@@ -205,23 +205,23 @@ def draw_positions(encoding, kind="heatmap", depths=(1, 5, 15, 20)):
         >>> from tfxformer import positional_encoding
         >>> figure = draw_positions(positional_encoding(50, 128), "curves", (1, 7))
         >>> [axes.get_ylabel() for axes in figure.axes]
-        ['depth 1', 'depth 7']
+        ['column 1', 'column 7']
     """
     encoding = np.asarray(encoding, "float64")
     if kind == "curves":
-        return _draw_position_curves(encoding, depths)
+        return _draw_position_curves(encoding, columns)
     if kind == "heatmap":
         return _draw_position_heat_map(encoding)
     return _draw_position_similarity(encoding)
 
 
-def _draw_position_curves(encoding, depths):
-    """Draws a panel for each depth: its values over position."""
-    with drawing(8, 1.2 * len(depths) + 0.9) as figure:
-        panels = figure.subplots(len(depths), sharex=True, squeeze=False)[:, 0]
-        for axes, depth in zip(panels, depths, strict=True):
-            axes.plot(encoding[:, depth])
-            axes.set_ylabel(f"depth {depth}")
+def _draw_position_curves(encoding, columns):
+    """Draws a panel for each column: its values over position."""
+    with drawing(8, 1.2 * len(columns) + 0.9) as figure:
+        panels = figure.subplots(len(columns), sharex=True, squeeze=False)[:, 0]
+        for axes, column in zip(panels, columns, strict=True):
+            axes.plot(encoding[:, column])
+            axes.set_ylabel(f"column {column}")
             axes.grid(True)
         panels[0].set_title("Positional encoding over position: values (no unit)")
         panels[-1].set_xlabel(POSITION)
@@ -230,20 +230,20 @@ def _draw_position_curves(encoding, depths):
 
 
 def _draw_position_heat_map(encoding):
-    """Draws two panels with the values of the even and of the odd depths."""
+    """Draws two panels with the values of the even and of the odd columns."""
     with drawing(8, min(1.8 + 0.2 * len(encoding), 4.5)) as figure:
         panels = figure.subplots(1, 2, sharey=True)
-        for first_depth, axes in enumerate(panels):
-            values = encoding[:, first_depth::2]  # (positions, depth / 2)
-            # A cell is 2 depths wide, with its own depth in the middle.
-            left = first_depth - 1
+        for first_column, axes in enumerate(panels):
+            values = encoding[:, first_column::2]  # (positions, columns / 2)
+            # A cell is 2 columns wide, with its own column in the middle.
+            left = first_column - 1
             right = left + 2 * values.shape[1]
             extent = (left, right, len(values) - 0.5, -0.5)
             image = axes.imshow(values, extent=extent, vmin=-1, vmax=1)
-            axes.set_xlabel("depth (component, from 0)")
+            axes.set_xlabel("column (from 0)")
             axes.locator_params(integer=True)
-        panels[0].set(title="even depths (sines in the paper)", ylabel=POSITION)
-        panels[1].set_title("odd depths (cosines in the paper)")
+        panels[0].set(title="even columns (sines in the paper)", ylabel=POSITION)
+        panels[1].set_title("odd columns (cosines in the paper)")
         figure.colorbar(image, ax=panels, label="value (no unit)")
     return figure
 
