@@ -210,8 +210,8 @@ def scaled_dot_product():
     for y, words, colour, note in (
         (10, "MatMul", ORANGE, "scores: (queries, keys)"),
         (17, r"Scale by $1/\sqrt{d_k}$", YELLOW, ""),
-        (24, "Mask (optional)", GREY, "−∞ where hidden"),
-        (31, "Softmax", GREEN, "weights: rows sum to 1"),
+        (24, "Mask (optional)", GREY, ""),
+        (31, "Softmax", GREEN, "weights: 0 where the mask\nis False, rows sum to 1"),
     ):
         d.box(x, y, words, colour)
         d.arrow((x, y + 2), (x, y + 5))
@@ -361,36 +361,6 @@ def teacher_forcing():
     return d
 
 
-def decoding():
-    """The loop of decoding: each new token becomes part of the decoder's input."""
-    d = Diagram(70, 30)
-    d.say(9, 26.6, "source", 8, SOFT)
-    d.box(9, 22.5, "este é o primeiro\nlivro que eu fiz.", BLUE, w=15, h=5)
-    d.arrow((16.5, 22.5), (21.5, 22.5))
-    d.box(27, 22.5, "encoder", ORANGE, w=11, h=5)
-    d.say(27, 26.6, "runs once", 8, SOFT)
-    d.arrow((27, 20), (27, 13.5))
-    d.say(27.8, 17, "keys and values", 7.5, SOFT, ha="left")
-    d.say(9, 15.1, "written so far", 8, SOFT)
-    d.box(9, 11, "<s> this is the", BLUE, w=15, h=5)
-    d.arrow((16.5, 11), (21.5, 11))
-    d.box(27, 11, "decoder", ORANGE, w=11, h=5)
-    d.arrow((32.5, 11), (37.5, 11))
-    d.say(46, 20, "probabilities of\nthe next token", 8, SOFT)
-    for place, (token, share) in enumerate((("first", 8), ("best", 2.2), ("one", 1.2))):
-        y = 15 - 3.6 * place
-        d.say(42.8, y, token, 8, ha="right")
-        fill = PATH if not place else "#aab4be"
-        d.axes.add_patch(Rectangle((43.6, y - 1), share, 2, fc=fill))
-    d.arrow((53, 11), (57, 11))
-    d.box(62, 11, "first", GREEN, w=9, h=5)
-    d.say(62, 15.1, "the next token", 8, SOFT)
-    d.arrow((62, 8.5), (62, 3), (9, 3), (9, 8.5), colour=PATH, lw=1.6)
-    words = "append it, and run the decoder again, until it writes </s>"
-    d.say(35.5, 3, words, 8, PATH, bbox={"fc": "white", "ec": "none", "pad": 3})
-    return d
-
-
 DIAGRAMS = (
     figure_1,
     information_flow,
@@ -400,7 +370,6 @@ DIAGRAMS = (
     decoder_layer,
     pre_and_post_norm,
     teacher_forcing,
-    decoding,
 )
 
 if __name__ == "__main__":

@@ -13,7 +13,8 @@ import tensorflow as tf
 from IPython.display import display
 
 from tfxformer import GlobalSelfAttention, plots
-from tfxformer.notebooks.comparison import say
+from tfxformer.notebooks.comparison import draw
+from tfxformer.tokenizer import END_ID, START_ID
 
 
 def draw_two_orders(panels, rows):
@@ -38,8 +39,9 @@ def draw_two_orders(panels, rows):
 def draw_heat_map(encoding):
     """Draws a positional encoding, its sines on the left."""
     figure = plots.draw_positions(encoding)
-    for axes, name in zip(figure.axes, ("Sines", "Cosines"), strict=False):
-        axes.set_title(f"{name}: wider stripes on the right")
+    figure.suptitle("Columns further right change more slowly")
+    for axes, name in zip(figure.axes, ("sines", "cosines"), strict=False):
+        axes.set_title(name, size=11)
     display(figure)
 
 
@@ -49,7 +51,11 @@ def draw_waves(encoding, columns, marked=()):
     figure.axes[0].set_title("Columns further right have longer waves")
     for axes, column in zip(figure.axes, columns, strict=True):
         axes.set_ylim(-1.1, 1.1)
-        if marked:
+        turn = 2 * np.pi * 10000 ** (column // 2 * 2 / encoding.shape[1])
+        if not marked:
+            where = {"transform": axes.transAxes, "va": "center", "size": 11}
+            axes.text(1.01, 0.5, f"a full turn:\n{turn:.1f} tokens", **where)
+        else:
             heights = encoding[list(marked), column]
             axes.plot(marked, heights, "o", color="C3", markersize=9)
             one, other = (
@@ -66,7 +72,7 @@ def draw_clocks(encoding, columns):
     """Draws pairs of columns as points on circles, the last step in red."""
     layout = {"figsize": (8, 4.1), "layout": "constrained"}
     figure, axes = plt.subplots(1, len(columns), **layout)
-    figure.suptitle("Each token turns a pair by the same angle")
+    figure.suptitle("Each pair turns by its own fixed angle")
     for panel, column in zip(axes, columns, strict=True):
         points = encoding[:, [column + 1, column]]  # a cosine is a width
         panel.add_patch(plt.Circle((0, 0), 1, fill=False, color="0.8"))
@@ -92,13 +98,14 @@ def draw_clocks(encoding, columns):
 def draw_vector_lengths(lengths, tokens, content):
     """Draws the lengths of vectors; ``content`` has the places of nouns and verbs."""
     count = len(tokens)
+    lengths = lengths[: count + 4]  # some that training has not used
     colours = ["C0" if n in content else "C1" for n in range(count)]
     colours += ["0.6"] * (len(lengths) - count)
     _, axes = plt.subplots(figsize=(8, 3.3), layout="constrained")
     axes.bar(range(len(lengths)), lengths, color=colours)
     ticks = [f"{n}\n{token}" for n, token in enumerate(tokens)]
     ticks += [*range(count, len(lengths))]
-    axes.set_xticks(range(len(lengths)), ticks, size=8)
+    axes.set_xticks(range(len(lengths)), ticks, size=11)
     names = {1: "nouns and verbs", 6: "other tokens", count: "untrained"}
     for x, name in names.items():
         axes.text(x - 0.4, 1.08 * lengths.max(), name, color=colours[x], size=11)
@@ -109,24 +116,61 @@ def draw_vector_lengths(lengths, tokens, content):
     plt.show()
 
 
-def draw_shares(shares, longest):
-    """Draws shares ``{name: [of one clause, of two, ...]}`` as bars."""
+def words_right(answers, pairs):
+    """The share of words that are correct and in their place."""
+    hits = []
+    for answer, (_, target) in zip(answers, pairs, strict=True):
+        target = target.split()
+        found = answer.split() + [""] * len(target)
+        hits += [a == t for a, t in zip(found, target, strict=False)]
+    return np.mean(hits)
+
+
+def draw_shares(shares, longest, best):
+    """Draws shares ``{name: [of one clause, of two, ...]}`` as bars.
+
+    A dashed line marks the ``best`` of an answer that stops at the ``longest``.
+    """
     _, axes = plt.subplots(figsize=(8, 3.4), layout="constrained")
     width = 0.8 / len(shares)
     for number, (name, values) in enumerate(shares.items()):
         side = (number - (len(shares) - 1) / 2) * width
         at = np.arange(1, len(values) + 1) + side
         bars = axes.bar(at, values, 0.9 * width, color=f"C{number}")
-        axes.bar_label(bars, fmt="{:.0%}", color=f"C{number}", size=11)
+        inside = {"label_type": "center", "color": "white", "size": 12}
+        axes.bar_label(bars, fmt="{:.0%}", **inside)
         where = {"ha": "center", "color": f"C{number}", "size": 11}
-        axes.text(at[0], 1.15, name, **where)
+        axes.text(at[0], 1.05, name, **where)
+    for clauses, share in enumerate(best, 1):
+        if clauses > longest:
+            axes.plot(clauses + np.array([-0.4, 0.4]), [share] * 2, "k--", lw=1.5)
+            words = f"two clauses: {share:.0%}"
+            axes.text(clauses, share + 0.03, words, ha="center", size=11)
     axes.axvline(longest + 0.5, color="0.4", ls=":")
-    axes.text(longest + 0.55, 1.15, "longer than any training sentence", color="0.4")
+    axes.text(longest + 0.55, 1.05, "longer than any training sentence", color="0.4")
     axes.set(xlabel="clauses of a sentence", ylabel="words in their place")
-    axes.set(ylim=(0, 1.3), xticks=range(1, len(values) + 1))
+    axes.set(ylim=(0, 1.2), xticks=range(1, len(values) + 1))
     axes.set_yticks([0, 0.5, 1], ["0%", "50%", "100%"])
-    axes.set_title("Beyond the trained length, fewer words are right")
+    axes.set_title("Longer sentences: at most two clauses come out right")
     axes.spines[["top", "right"]].set_visible(False)
+    plt.show()
+
+
+def draw_work(lengths, counts):
+    """Draws counts ``{name: [of each length]}``; marks where the first passes."""
+    scores, network = counts.values()
+    gap = np.log2(np.divide(scores, network))
+    equal = 2 ** np.interp(0, gap, np.log2(lengths))
+    height = np.exp(np.interp(np.log(equal), np.log(lengths), np.log(scores)))
+    title = f"Beyond {equal:.0f} tokens, scores take more work than feed-forward"
+    lines = {name: [*zip(lengths, y, strict=True)] for name, y in counts.items()}
+    [axes] = draw({title: lines}, xscale="log", yscale="log")
+    axes.plot(equal, height, "ko", ms=8, zorder=4)
+    where = {"textcoords": "offset points", "ha": "right", "size": 11}
+    axes.annotate(f"equal at {equal:.0f}", (equal, height), (-8, 6), **where)
+    axes.set_xticks(lengths, [f"{length:,}" for length in lengths])
+    axes.set(xlabel="length (tokens)", ylabel="million multiplications")
+    axes.yaxis.set_major_formatter("{x:,g}")
     plt.show()
 
 
@@ -150,13 +194,36 @@ def without_tuning(data):
     return data.with_options(options)
 
 
-def draw_large_mask(tokens, mask, title):
-    """Draws a mask with large signs in its cells."""
-    figure = plots.draw_mask(tokens, tokens, mask, title)
-    for axes in figure.axes:
-        for text in axes.texts:
-            text.set_size(14)
-    display(figure)
+def draw_by_head(shares, equal):
+    """Draws the nouns' share of each head's attention beside an equal share."""
+    _, axes = plt.subplots(figsize=(6.4, 2.6), layout="constrained")
+    bars = axes.barh([f"head {head}" for head in range(1, len(shares) + 1)], shares)
+    back = {"fc": "white", "ec": "none", "pad": 1}  # hides the line
+    axes.bar_label(bars, [f"{x:.0%}" for x in shares], padding=4, bbox=back)
+    axes.axvline(equal, color="C1", linestyle="--")
+    words = f" equal share: {equal:.0%}"
+    axes.text(equal, -0.75, words, color="C1", va="center", size=11)
+    axes.set(xlim=(0, 1.25 * max(*shares, equal)), xticks=[])
+    axes.set(xlabel="share of attention to the nouns", ylim=(len(shares) - 0.5, -1.1))
+    axes.spines[["top", "right", "bottom"]].set_visible(False)
+    title = f"Head {np.argmax(shares) + 1} reads the nouns most, "
+    axes.set_title(title + f"head {np.argmin(shares) + 1} least")
+    plt.show()
+
+
+def draw_parts(parts):
+    """Draws the standard deviations of a layer's input and of what is added to it."""
+    sizes = {name: float(np.std(np.array(x)[0])) for name, x in parts.items()}
+    names = [*sizes]
+    most = max(names[1:], key=sizes.get)
+    _, axes = plt.subplots(figsize=(7, 2), layout="constrained")
+    colours = ["C1" if name == most else "C0" for name in names]
+    axes.bar_label(axes.barh(names, [*sizes.values()], color=colours), fmt=" %.1f")
+    axes.margins(x=0.1)
+    axes.invert_yaxis()
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.set(xlabel="standard deviation", title=f"In layer 1, {most[2:]} adds most")
+    plt.show()
 
 
 def draw_pair(tensors, places):
@@ -171,83 +238,186 @@ def draw_pair(tensors, places):
     draw_two_orders(panels, rows)
 
 
-def draw_reads(written, read, weights, title, least=0.05, crop=True, **names):
-    """Draws attention without small numbers, and perhaps without their columns."""
+def draw_gradients(depths, gradients):
+    """Draws gradients ``{name: [at each depth]}`` on a logarithmic scale."""
+    _, axes = plt.subplots(figsize=(7.5, 3), layout="constrained")
+    for number, (name, values) in enumerate(gradients.items()):
+        axes.plot(depths, values, "o-", color=f"C{number}", linewidth=2)
+        last = np.format_float_positional(values[-1], precision=2, fractional=False)
+        words = f"  {last.rstrip('.')}\n  {name}"
+        place = {"color": f"C{number}", "va": "center", "size": 11}
+        axes.text(depths[-1], values[-1], words, **place)
+    axes.set(yscale="log", xticks=depths, xlim=(0, 1.35 * depths[-1]))
+    axes.set_ylim(values[-1] / 10, 50)
+    axes.set(xlabel="networks above", ylabel="size of the gradient")
+    title = "the gradient survives only with residual connections"
+    axes.set_title(f"In this deep network, {title}")
+    axes.spines[["top", "right"]].set_visible(False)
+    plt.show()
+
+
+def draw_normalized(before, after):
+    """Draws the numbers of a vector where each layer begins, and normalized."""
+    layout = {"figsize": (9, 3.2), "sharey": True, "layout": "constrained"}
+    figure, panels = plt.subplots(1, 2, **layout)
+    aside = np.random.default_rng(0).uniform(-0.25, 0.25, len(before[0]))
+    names = "x", "normalize(x)"
+    for axes, name, vectors in zip(panels, names, (before, after), strict=True):
+        for layer, vector in enumerate(vectors, 1):
+            spread = np.std(vector)
+            axes.plot(layer + aside, vector, ".", color="C0", ms=3, alpha=0.6)
+            axes.plot([layer] * 2, [-spread, spread], color="C1", lw=3)
+            words = {"ha": "center", "color": "C1", "size": 11, "weight": "bold"}
+            axes.text(layer, 1.08 * np.max(before), f"{spread:.1f}", **words)
+        axes.set_title(f"{name}, and its standard deviation", pad=14)
+        axes.set(xticks=range(1, len(vectors) + 1), xlabel="at the start of layer")
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.suptitle("x grows from layer to layer; normalized, it keeps its size")
+    panels[0].set_ylabel("the numbers of “▁gato”")
+    plt.show()
+
+
+def draw_mask(queries, keys, mask, title):
+    """Draws a mask, with True where a row's token may read a column's."""
+    mask = np.array(mask)
+    size = 1.2 + 0.67 * len(keys), 1.2 + 0.47 * len(queries)
+    _, axes = plt.subplots(figsize=size, layout="constrained")
+    axes.pcolormesh(mask, cmap="Blues", vmin=-0.15, vmax=1.25, edgecolors="w", lw=2)
+    for (row, column), true in np.ndenumerate(mask):
+        place = {"ha": "center", "va": "center", "size": 11}
+        colour = "white" if true else "0.6"
+        axes.text(column + 0.5, row + 0.5, str(bool(true)), color=colour, **place)
+    axes.set_xticks(np.arange(len(keys)) + 0.5, keys, size=11)
+    axes.set_yticks(np.arange(len(queries)) + 0.5, queries, size=11)
+    axes.set(xlabel="token that is read (key)", ylabel="token that reads (query)")
+    axes.set_title(title)
+    axes.invert_yaxis()
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+    plt.show()
+
+
+def draw_reads(written, read, weights, title, least=0.05, hidden=None, **names):
+    """Draws attention without small numbers, and without their columns.
+
+    With ``hidden``, cells where it is True are grey, and all columns stay.
+    """
     weights = np.array(weights)
-    if crop:
+    if hidden is None:
         large = np.flatnonzero(weights.max(axis=0) >= least)
         weights, read = weights[:, large], [read[place] for place in large]
     figure = plots.draw_attention(written, read, weights, title, **names)
-    for axes in figure.axes:
-        for text in [*axes.texts]:
-            column, row = (round(place) for place in text.get_position())
-            if weights[row, column] < least:
-                text.remove()
-            else:
-                text.set_size(12)
+    axes, colours = figure.axes
+    colours.remove()  # the cells have their numbers
+    if hidden is not None:
+        grey = plt.matplotlib.colors.ListedColormap(["0.88"])
+        axes.imshow(np.ma.masked_array(np.ones_like(weights), ~hidden), cmap=grey)
+    for text in [*axes.texts]:
+        column, row = (round(place) for place in text.get_position())
+        if weights[row, column] < least:
+            text.remove()
+        else:
+            text.set(text=f"{text.get_text()}%", size=11)
     display(figure)
 
 
-def draw_by_head(shares, equal):
-    """Draws the shares ``{kind: of each head}`` beside an equal share of each kind."""
-    layout = {"figsize": (8, 2.6), "sharey": True, "layout": "constrained"}
-    figure, panels = plt.subplots(1, len(shares), **layout)
-    most = max(np.max([*shares.values()]), *equal.values())
-    for axes, (kind, share) in zip(panels, shares.items(), strict=True):
-        heads = [f"head {head}" for head in range(1, len(share) + 1)]
-        bars = axes.barh(heads, share)
-        back = {"fc": "white", "ec": "none", "pad": 1}  # hides the line
-        axes.bar_label(bars, [f"{x:.0%}" for x in share], padding=4, bbox=back)
-        axes.axvline(equal[kind], color="C1", linestyle="--")
-        words = f" equal share: {equal[kind]:.0%}"
-        axes.text(equal[kind], -0.75, words, color="C1", va="center", size=10)
-        axes.set(title=f"to {kind}", xlim=(0, 1.25 * most), xticks=[])
-        axes.set_ylim(len(share) - 0.5, -1.1)
-        axes.spines[["top", "right", "bottom"]].set_visible(False)
-    nouns = next(iter(shares.values()))
-    title = f"Head {nouns.argmax() + 1} reads the nouns most, "
-    figure.suptitle(title + f"head {nouns.argmin() + 1} least")
-    plt.show()
-
-
-def draw_parts(parts):
-    """Draws the standard deviations of a layer's input, of its parts and its output."""
-    sizes = {name: float(np.std(np.array(x)[0])) for name, x in parts.items()}
-    names = [*sizes]
-    most = max(names[1:-1], key=sizes.get)
-    _, axes = plt.subplots(figsize=(7, 2.4), layout="constrained")
-    colours = ["C1" if name == most else "C0" for name in names]
-    axes.bar_label(axes.barh(names, [*sizes.values()], color=colours), fmt=" %.1f")
+def draw_correct(steps, correct, target=0.9):
+    """Draws the probability of the correct next token at each step."""
+    _, axes = plt.subplots(figsize=(6.4, 4.4), layout="constrained")
+    bars = axes.barh(range(len(steps)), correct)
+    axes.bar_label(bars, fmt="%.2f", padding=-38, color="white")
+    axes.axvline(target, color="C1", linestyle="--")
+    words = f"{target}, the target\nin training"
+    axes.text(target + 0.02, 0, words, color="C1", va="center")
+    axes.set_yticks(range(len(steps)), steps)
     axes.invert_yaxis()
     axes.spines[["top", "right"]].set_visible(False)
-    axes.set(xlabel="standard deviation", title=f"In layer 1, {most[2:]} adds most")
+    axes.set_title("One pass predicts every next token")
+    axes.set(xlabel="probability of the correct next token", xlim=(0, 1.15))
+    axes.set_ylabel("last token read → next token")
     plt.show()
 
 
-def draw_cats(alike):
-    """Draws how alike two vectors stay, and says what that shows.
-
-    ``alike`` is ``{name: {step: cosine}}``; the second line is the yardstick.
-    """
-    _, axes = plt.subplots(figsize=(8, 3.2), layout="constrained")
-    for number, (name, cosines) in enumerate(alike.items()):
-        values = [*cosines.values()]
-        axes.plot([*cosines], values, "o-", color=f"C{number}", linewidth=2)
-        words = f"  {values[-1]:.2f}: {name}"
-        axes.text(len(values) - 1, values[-1], words, color=f"C{number}", va="center")
-    (_, first), (_, same) = alike.items()
-    ends = [[*cosines.values()][-1] for cosines in (first, same)]
-    apart = ends[0] < ends[1] - 0.02
-    title = "The cats in two roles end " + ("further apart" if apart else "as near")
-    axes.set(ylabel="cosine of the angle", xlim=(-0.3, len(first) + 1.4), title=title)
+def draw_warm_ups(schedules, trained):
+    """Draws two schedules ``{warm-up: schedule}``, and grey over the trained steps."""
+    steps = np.arange(6000)
+    _, axes = plt.subplots(figsize=(7, 3.4), layout="constrained")
+    axes.axvspan(0, trained, color="0.92")
+    places = (1500, 0.0025), (2900, 0.0006)
+    lines = zip(schedules.items(), places, ("-", "--"), strict=True)
+    for number, ((warm_up, schedule), place, style) in enumerate(lines):
+        axes.plot(steps, schedule(steps), style, color=f"C{number}", linewidth=2)
+        axes.text(*place, f"warm-up of {warm_up:,} steps", color=f"C{number}")
+    axes.text(trained + 60, 0.0049, "← your training", color="0.3")
     axes.spines[["top", "right"]].set_visible(False)
+    axes.set(xlabel="training step", ylabel="learning rate", xlim=(0, 6000))
+    axes.set_title("A short warm-up reaches a higher peak")
     plt.show()
-    answer = (
-        "Yes: the encoder moves them apart, and not by position alone."
-        if apart
-        else "Not more than two cats in one role: position alone may do this."
-    )
-    say(f"""
-{answer} Both lines begin at the same positions. They end at {ends[0]:.2f} and
-{ends[1]:.2f}. This does not show that the encoder knows who sees.
-""")
+
+
+def draw_history(history, steps, final):
+    """Draws what `fit` measured every some steps: losses and accuracies.
+
+    The title has the ``final`` accuracy: that of the averaged weights.
+    """
+    ends = steps * np.arange(1, len(history["loss"]) + 1)
+    layout = {"figsize": (9, 3.2), "layout": "constrained"}
+    figure, panels = plt.subplots(1, 2, **layout)
+    lines = {"training": ("", ends - steps / 2), "validation": ("val_", ends)}
+    for axes, key, label in zip(
+        panels, ("loss", "accuracy"), ("loss (nats)", "accuracy"), strict=True
+    ):
+        for number, (name, (prefix, at)) in enumerate(lines.items()):
+            values = history[prefix + key]
+            axes.plot(at, values, "o-", color=f"C{number}", linewidth=2)
+            place = {"transform": axes.transAxes, "color": f"C{number}", "size": 12}
+            axes.text(0.5, 0.75 - 0.12 * number, name, **place)
+            if name == "validation":
+                last = f"{values[-1]:.2f}" if key == "loss" else f"{values[-1]:.1%}"
+                place = {"color": f"C{number}", "va": "center", "size": 12}
+                axes.text(1.03 * ends[-1], values[-1], last, **place)
+        axes.set(xlabel="training step", title=label, xlim=(0, 1.15 * ends[-1]))
+        axes.spines[["top", "right"]].set_visible(False)
+    panels[0].set(yscale="log", yticks=[0.1, 1, 10], yticklabels=["0.1", "1", "10"])
+    panels[0].set_title("loss (nats), logarithmic")
+    panels[1].set_ylim(bottom=0)
+    words = f"{final:.1%} of the next tokens of unseen sentences are right"
+    figure.suptitle(f"With the averaged weights, {words}")
+    plt.show()
+
+
+def draw_decoding(model, tokenizer, text, steps=4):
+    """Draws the first steps of greedy decoding, with the three likeliest tokens."""
+    source = np.array([[*tokenizer.encode([text])[0], END_ID]])
+    written = [START_ID]
+    figure, axes = plt.subplots(figsize=(9, 1.05 * steps + 0.9), layout="constrained")
+    for step in range(steps):
+        logits = model((source, np.array([written])))[0, -1]
+        shares = np.array(tf.nn.softmax(logits))
+        best = shares.argsort()[:-4:-1]
+        for place, token in enumerate(tokenizer.tokens(written)):
+            new = step and place == step
+            style = {"fc": "#d7e8f7", "ec": "C3" if new else "0.6"}
+            style |= {"boxstyle": "round", "lw": 2 if new else 1}
+            axes.text(1.15 * place, step, token, ha="center", va="center", bbox=style)
+        left = 1.15 * steps + 1.6
+        for rank, token in enumerate(best):
+            y, colour = step + 0.27 * (rank - 1), "0.6" if rank else "C3"
+            axes.barh(y, 2 * shares[token], 0.22, left, color=colour)
+            [name] = tokenizer.tokens([int(token)])
+            axes.text(left - 0.08, y, name, ha="right", va="center", color=colour)
+            words = f" {shares[token]:.2f}" if shares[token] >= 0.005 else " < 0.01"
+            axes.text(left + 2 * shares[token], y, words, va="center", color=colour)
+        if step < steps - 1:  # the likeliest token becomes part of the next input
+            arrow = {"arrowstyle": "-|>", "color": "C3", "lw": 1.5}
+            arrow |= {"connectionstyle": "angle,angleA=180,angleB=90,rad=6"}
+            start, end = (left - 1.1, step - 0.27), (1.15 * (step + 1), step + 0.8)
+            axes.annotate("", end, start, arrowprops=arrow)
+        written.append(int(best[0]))
+    axes.set(xlim=(-0.6, left + 2.5), ylim=(steps - 0.45, -0.95))
+    heads = {0: "the decoder reads", left: "probability of the next token"}
+    for x, words in heads.items():
+        axes.text(x - 0.4 * (not x), -0.7, words, color="0.3", size=11)
+    axes.axis("off")
+    figure.suptitle("The likeliest token (red) becomes part of the next input")
+    plt.show()

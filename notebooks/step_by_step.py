@@ -8,6 +8,7 @@ import keras
 import matplotlib.pyplot as plt
 import numpy as np
 from IPython.display import Markdown, display
+from matplotlib.colors import PowerNorm
 
 from tfxformer import masked_loss, plots
 from tfxformer.decoding import decode
@@ -260,29 +261,29 @@ def say_who_needs_the_object(rows, blind, wins):
     """Says what the probabilities of the verb show, where the object is hidden.
 
     Args:
-        rows: for each object, the weight of each head on it, and the probability of
-            the right verb with the object and without it.
+        rows: for each object, how many heads give it more than half of their attention,
+            and the probability of the right verb with the object and without it, in
+            percent.
         blind: the verb that the model writes without the object.
         wins: whether the mean of the heads reads the object more than "making".
     """
-    *by_head, seen, hidden = rows.T
+    readers, seen, hidden = rows.T
+    seen, hidden = seen / 100, hidden / 100
     usual = max(set(blind), key=blind.count)
     keep = np.array([x.startswith(f"{usual} ") for x in MADE.values()])
     kept = " and ".join(
         f"“{thing}”" for thing, of in zip(MADE, keep, strict=True) if of
     )
     fewer = [f"“{thing}”" for thing, more in zip(MADE, wins, strict=True) if not more]
-    readers = np.sum(np.array(by_head) > 0.5, axis=0)  # how many heads read the object
     say(f"""
 * Without the object, the model writes “{usual}” in {blind.count(usual)} of
   {len(blind)} sentences. So {kept} keep the right verb: its probability is
   {hidden[keep].mean():.0%} in their mean. The other {np.sum(~keep)} need the object: it
   falls from {seen[~keep].mean():.0%} to {hidden[~keep].mean():.0%}.
 * The exceptions, {" and ".join(fewer)}, need it, too: {seen[~wins].mean():.0%} falls to
-  {hidden[~wins].mean():.0%}. But only {readers[~wins].mean():.2g} of {len(by_head)}
-  heads gives the object more than half of its attention there, and
-  {readers[wins].mean():.2g} do in the other sentences. So the mean of the heads is
-  lower.
+  {hidden[~wins].mean():.0%}. But only {readers[~wins].mean():.2g} head gives the object
+  more than half of its attention there, and {readers[wins].mean():.2g} do in the other
+  sentences. So the mean of the heads is lower.
 """)
 
 
@@ -377,11 +378,17 @@ def without_bar(figure, size):
     return panels
 
 
-def draw_mask(queries, keys, mask, title):
-    """Draws a mask and what it adds to the scores."""
-    figure = plots.draw_mask(queries, keys, mask, title)
-    without_bar(figure, 12)
-    return figure
+def frame_largest(panel, weights, rows=None):
+    """Frames the largest weight of each row, or of some rows, with its percentage."""
+    for row in range(len(weights)) if rows is None else rows:
+        column = weights[row].argmax()
+        corner = column - 0.46, row - 0.46
+        frame = plt.Rectangle(corner, 0.92, 0.92, fill=False, ec="C1", lw=3)
+        panel.add_patch(frame)
+        share = weights[row, column]
+        style = {"ha": "center", "va": "center", "size": 12}
+        color = "black" if share > 0.25 else "white"
+        panel.text(column, row, f"{share:.0%}", color=color, **style)
 
 
 def draw_weights(queries, keys, weights, title, **names):
@@ -389,18 +396,40 @@ def draw_weights(queries, keys, weights, title, **names):
     figure = plots.draw_attention(queries, keys, weights, title, **names)
     heads = np.array(weights, ndmin=3)
     for panel, head in zip(without_bar(figure, 12), heads, strict=True):
-        best = head.argmax(axis=1)
         for text in [*panel.texts]:
-            column, row = map(int, text.get_position())
-            if column != best[row]:
-                text.remove()
-            else:
-                text.set_text(f"{head[row, column]:.0%}")
-        for row, column in enumerate(best):
-            corner = column - 0.46, row - 0.46
-            frame = plt.Rectangle(corner, 0.92, 0.92, fill=False, ec="C1", lw=3)
-            panel.add_patch(frame)
+            text.remove()
+        frame_largest(panel, head)
     return figure
+
+
+def draw_kinds(english, spanish, kinds):
+    """Draws the three kinds of attention; frames show what writes the last word."""
+    source, target = english.split(), spanish.split()
+    read, written = ["<start>", *target], [f"→ {x}" for x in (*target, "<end>")]
+    titles = (
+        "encoder self-attention:\nsource reads source",
+        "decoder self-attention:\ntarget reads its past",
+        "cross-attention:\ntarget reads source",
+    )
+    sides = (source, source), (written, read), (written, source)
+    _, panels = plt.subplots(1, 3, figsize=(9.6, 4.3), layout="constrained")
+    for panel, weights, title, (rows, columns) in zip(
+        panels, kinds, titles, sides, strict=True
+    ):
+        colours = plt.get_cmap("viridis").with_extremes(bad="0.88")
+        hidden = np.triu(np.full(weights.shape, columns is read), 1)
+        shown = np.ma.masked_array(weights, hidden)
+        panel.imshow(shown, cmap=colours, norm=PowerNorm(0.5, 0, 1))
+        frame_largest(panel, weights, [] if rows is source else [len(rows) - 2])
+        panel.set_xticks(range(len(columns)), columns, rotation=90, size=12)
+        panel.set_yticks(range(len(rows)), rows, size=12)
+        panel.set_title(title, size=13)
+        if hidden.any():
+            panel.text(3.1, 0.4, "False", size=13, color="0.35", ha="center")
+    past, other = read[kinds[1][-2].argmax()], source[kinds[2][-2].argmax()]
+    title = f"To write “{target[-1]}”, the decoder reads “{past}” and “{other}”"
+    panels[0].figure.suptitle(title, size=14)
+    plt.show()
 
 
 def draw_heads(tokens, weights):

@@ -1,21 +1,24 @@
-# %% after: said = ["Hi how are you", "Where is the ball?", "Do you like fish?"]
+# %% after: bot = Translator.load("runs/chat")
+assert {*first} <= {source for source, _ in chat_train}
+# %% trained: bot = Translator.load("runs/chat")
+expected = dict(chat_train)
+assert bot(first) == [expected[utterance] for utterance in first]
+assert bot("Where is the ball?") == "The ball is under the bed."
+# %% after: replies = bot(list(sources))
 assert replies == bot(list(sources))
-trained = {source for source, _ in chat_train}
-assert [utterance in trained for utterance in said] == 3 * [True] + 6 * [False]
-# %% trained: said = ["Hi how are you", "Where is the ball?", "Do you like fish?"]
+assert not {*sources} & {source for source, _ in chat_train}
+# %% trained: replies = bot(list(sources))
 assert share > 0.8
-answers = dict(chat_train)
-assert bot(said[:3]) == [answers[utterance] for utterance in said[:3]]
-# %% after: known = "Do you know Clara?"
+# %% after: asked = "What is my name?"
 # The reply does not depend on the utterances before it.
 assert answers[1][0] == answers[3][0]
 assert abs(answers[1][1] - answers[3][1]) < 1e-4
 trained = {source for source, _ in chat_train}
-assert [utterance in trained for utterance in talk] == 4 * [True] + 2 * [False]
-# %% trained: known = "Do you know Clara?"
-assert answers[1][0] == dict(chat_train)[known]
+assert [utterance in trained for utterance in talk] == 2 * [True, False] + 2 * [False]
+# %% trained: asked = "What is my name?"
 scores = [score for _, score in answers]
-assert min(scores[:4]) > max(scores[4:]), "trained pairs have the highest scores"
+names, others = scores[0:4:2], scores[1:4:2] + scores[4:]
+assert min(names) > max(others), "trained pairs have the highest scores"
 # %% trained: sampling = DecodingOptions(sampling=True, top_p=0.5, n_best=4, seed=1)
 assert len({reply for reply, _ in replies}) > 1, "the draws differ"
 # %% after: draw = random.Random(0)
@@ -25,7 +28,18 @@ seen = {source for source, _ in es_pairs["train"]}
 assert not any("blue ball" in source for source in seen)
 assert not seen & {source for source, _ in es_pairs["test"]}
 # %% trained: report("en_es")
-assert share > 0.8
+assert share > 0.8 and to_spanish("The ball is blue") == "La bola es azul"
+# %% after: report("en_pt")
+assert not shared
+seen = {text for pair in pt_pairs["train"] for text in pair}
+assert not any(text in seen for pair in pt_pairs["test"] for text in pair)
+# %% after: to_portuguese = Translator.load("runs/en_pt")
+promised = "The gym is far from the shopping centre."
+assert promised in [sources[n] for n in random.Random(3).sample(range(len(sources)), 6)]
+# %% trained: to_portuguese = Translator.load("runs/en_pt")
+promised = "The gym is far from the shopping centre."
+at = sources.index(promised)
+assert translations[at] == "O ginásio fica longe do centro comercial."
 # %% after: few_pairs = es_pairs["train"][:100]
 # The unseen sentences are in no training, and there are many.
 assert not any({*pairs} & {*unseen} for pairs in SEEN.values()) and len(unseen) > 100
@@ -72,6 +86,13 @@ assert greedy == translations
 # %% trained: found = {}
 assert compare(translations, references).bleu > 85
 # %% answer: 1
-assert len(mine) == 20
+assert (
+    len(mine) == 20 and "Rosa" not in str(mine) and "Zoe" not in str(chat_train + mine)
+)
+rest = " is my neighbour."
+assert STEPS < 150 or replies[:2] == [f"Adam{rest}", f"Rosa{rest}"]
+assert STEPS < 150 or (replies[2].endswith(rest) and "Zoe" not in replies[2])
 # %% answer: 2
 assert STEPS < 150 or share > 0.5
+# %% answer: 3
+assert " ".join(tokens) == "▁The ▁ball s ▁a re ▁blue ."

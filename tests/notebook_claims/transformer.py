@@ -1,22 +1,30 @@
+# %% trained: print(f"{len(pairs):,} to train on, {len(validation)} to validate, {len(test)} to test")
+import gzip
+
+for file in (Path(tfxformer.__file__).parents[2] / "shared/data").rglob("*.tsv.gz"):
+    text = gzip.decompress(file.read_bytes()).decode("utf-8", "replace").lower()
+    for sentence in ("O gato viu o cão, e o cão viu o gato", yours[:-1]):
+        assert sentence.lower() not in text, "the model has not seen it"
 # %% after: print(f"{len(pairs):,} to train on, {len(validation)} to validate, {len(test)} to test")
 unseen = {portuguese for portuguese, _ in [*validation, *test]}
 assert not unseen & {portuguese for portuguese, _ in pairs}
 assert len(pairs) == 42_737, "the text has this number"
-# %% after: print(shipped("O gato viu o cão, e o cão viu o gato."))
+files = (Path(tfxformer.__file__).parents[1] / "recipes").rglob("*.tsv")
+for text in [*(file.read_text("utf-8") for file in files), "\n".join(map(str, pairs))]:
+    for sentence in ("O gato viu o cão, e o cão viu o gato", yours[:-1]):
+        assert sentence.lower() not in text.lower(), "the model has not seen it"
+# %% after: yours = "A minha avó toca piano para o gato."  # write a Portuguese sentence here
 seen = shipped("O gato viu o cão, e o cão viu o gato.")
 assert seen == "The cat saw the dog, and the dog saw the cat.", "it keeps who saw whom"
-# %% after: figure = plots.draw_positions(positional_encoding(128, 64))
-assert round(128 / (2 * np.pi)) == 20
-assert round(128 * 10000 ** (-62 / 64) / (2 * np.pi), 3) == 0.003
 # %% after: pictures.draw_pair(tensors, cats)
 first, second = cats
 before, sums = tensors["embeddings times √d"][0], tensors["= sum"][0]
 assert np.max(abs(before[first] - before[second])) < 1e-5
 assert np.max(abs(sums[first] - sums[second])) > 0.5
-# %% after: ends, nouns = shares["</s>"], shares["the four nouns"]
+# %% after: nouns = np.isin(words, ["▁gato", "▁cão"])
 assert_allclose(weights.sum(axis=-1), 1, rtol=1e-5)
-assert max(np.ptp(share) for share in shares.values()) > 0.1, "the heads differ"
-assert words[-1] == "</s>" and kinds["the four nouns"].sum() == 4
+assert np.ptp(shares) > 0.1, "the heads differ"
+assert nouns.sum() == 4
 # %% after: words = pieces.tokens(source[0])
 assert words[-1] == "</s>" and len(words) > 5
 config = [trained.config[x] for x in ("d_model", "num_heads", "dff")]
@@ -24,20 +32,26 @@ depths = trained.config["num_layers"], trained.config["num_decoder_layers"]
 assert config == [256, 4, 1024] and depths == (6, 2), "the table of sizes"
 # %% after: print(f"ReLU sets {np.mean(hidden == 0):.0%} of the hidden values to 0")
 assert np.min(hidden) == 0 < np.mean(hidden == 0)
-# %% after: def gradient_at_the_bottom(depth, residual):
-assert with_sums > 0.1 > 1e-3 > without
-for residual, last in ((True, with_sums), (False, without)):
-    found = [*(gradient_at_the_bottom(depth, residual) for depth in (1, 6)), last]
-    assert found == sorted(found, reverse=not residual)
+# %% after: pictures.draw_gradients(depths, gradients)
+for name, found in gradients.items():
+    assert found == sorted(found, reverse=name == "without")
+assert gradients["with residuals"][-1] > 0.1 > 1e-3 > gradients["without"][-1]
+# %% after: pictures.draw_normalized(np.array(gato), normalize(np.array(gato)))
+assert words[1] == "▁gato"
+sizes = np.std(gato, axis=-1)
+assert list(sizes) == sorted(sizes) and sizes[-1] > 5 * sizes[0], "the sums grow"
+assert_allclose(np.std(normalize(np.array(gato)), axis=-1), 1, atol=1e-3)
+# %% after: pictures.draw_mask(hello[:6], hello[:6], target_mask[1, 0, :6, :6], title)
+assert hello[:6] == ["<s>", "▁He", "ll", "o", "!", "<pad>"]
+assert_allclose(target_mask[1, 0, 2, :6], [1, 1, 1, 0, 0, 0])
 # %% after: pictures.draw_parts(tensors)
-total = sum(np.array(x) for x in [*tensors.values()][:3])
-assert_allclose(total, tensors["= output"], atol=1e-3)
-# %% after: pictures.draw_cats(alike)
-first, same = ([*cosines.values()] for cosines in alike.values())
-assert first[0] > 0.999 > max(first[1:]), "one embedding, and then two vectors"
-assert_allclose(first[:2], same[:2], atol=1e-5)  # the same two positions
-# %% after: weights = ours.stack[0].self_attention.weights_seen[0]
-assert (np.array(weights)[:, *np.triu_indices(len(reading), 1)] == 0).all()
+total = sum(np.array(x) for x in tensors.values())
+assert_allclose(total, ours(*inputs), atol=1e-3)
+assert (source[0].numpy() != PAD).all(), "the picture has no padding"
+# %% after: weights = ours.self_attention.weights_seen[0, 0, :6, :6]
+weights = np.array(ours.self_attention.weights_seen[0])  # of all heads
+assert (weights[:, *np.triu_indices(len(reading), 1)] == 0).all()
+assert hidden.any() and (weights[0, :6, :6][hidden] == 0).all()
 # %% after: moved = moves(lambda ids: large((ids, target_in)), source)
 assert moved < 1e-4
 # %% after: correct = probabilities[np.arange(len(reading)), target_out[0]]
@@ -61,10 +75,9 @@ if STEPS > 100:
 # %% after: metrics = [MaskedAccuracy(name="accuracy")]
 assert history.history["val_loss"][-1] < history.history["loss"][0]
 # %% trained: metrics = [MaskedAccuracy(name="accuracy")]
-assert history.history["val_accuracy"][-1] > 0.95
+assert history.history["val_accuracy"][-1] > 0.95 and final["accuracy"] > 0.95
 # %% after: rows = []
-known = {word for text, _ in pairs for word in text.lower().strip(".?!").split()}
-assert all({*text.lower().strip(".?!").split()} <= known for text, *_ in rows)
+assert not seen, "sentences that it has not seen"
 # %% trained: rows = []
 assert len(wrong) <= 4, "your model translates"
 # %% after: print(pieces.tokens(ids), "→", tokens)
@@ -82,7 +95,7 @@ assert answer[0].decode() == shipped(text)
 assert np.max(abs(there[:, ::-1] - back)) < 1e-5
 # %% answer: 3
 if STEPS > 100:
-    assert peeked.history["loss"][-1] < history.history["loss"][0]
+    assert peeked.history["loss"][-1] < np.mean(history.history["loss"][:3])
     text = "O meu irmão está na cozinha."
     assert translate(model, tokenizer, text)[0] == "My brother is in the kitchen."
     assert translate(peeking, tokenizer, text)[0] != "My brother is in the kitchen."

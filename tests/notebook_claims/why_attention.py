@@ -56,6 +56,7 @@ assert comparison.sign_test(0, 0) == comparison.sign_test(4, 4) == 1
 assert comparison.LEVEL == 0.05
 # %% trained: AVERAGED = 15  # steps
 assert all(loss < 2 for loss in final.values())
+assert STEPS == 240, "the text and the conclusion say so"
 # %% trained: stripped = {"with both": losses[TRANSFORMER][:FIRST_STEPS]}
 row = stripped["without residuals"]
 assert row[-1] > 0.93 * row[-20], "it stops falling"
@@ -65,12 +66,24 @@ assert grows[TRANSFORMER] < min(grows[ATTENTION], grows[PLAIN]), "the title"
 # %% trained: AT_ONCE = 1024  # tokens on either side of a batch
 assert min(gains.values()) == min(gains[8], gains[32]), "short sentences"
 # %% trained: CUT = 32  # tokens
-assert keeps[PLAIN] < 1e-6, "the 240 steps do not mend the plain GRU"
+assert keeps[PLAIN] < 1e-6, "the line of the plain GRU is steep"
 assert ends[PLAIN] < ends[CHAIN] < 0.01 * min(ends[TRANSFORMER], ends[ATTENTION])
 for name in (TRANSFORMER, ATTENTION):  # the hump, in the points beyond the first two
     points = dict(after[name][2:])
     assert abs(max(points, key=points.get) - CUT) <= 8, name
+# %% after: comparison.draw_reading(models[ATTENTION], tokenizer, text)
+assert text in {p.source for p in held_out} - {p.source for p in parts["train"]}
+read, written, shares = comparison.reading(models[ATTENTION], tokenizer, text)
+assert shares.shape == (len(written), len(read)) and read[:-1] == text.split()
+np.testing.assert_allclose(shares.sum(axis=1), 1, atol=1e-4)
+# %% trained: comparison.draw_reading(models[ATTENTION], tokenizer, text)
+assert len(comparison.reading(models[ATTENTION], tokenizer, text)[1]) > 1
 # %% after: comparison.conclude()
+# The column "how sure".
+assert STEPS - comparison.WARM_UP > 200 or STEPS < 240
+assert A_BUCKET == 50 == len(test[LONGEST]) == len(test[BUCKETS[-1]]) == len(sources)
+assert len(long[:16]) == 16
+assert comparison.time_lengths.__defaults__ == (6,)
 assert [*comparison.FOUND] == [*CLAIMS] == [*range(1, 9)]
 # %% trained: BUCKETS = (12, 24, 36, 48, 72)  # source tokens; training has up to LONGEST
 assert translations[LONGER, LONGEST] != translations[TRANSFORMER, LONGEST]
