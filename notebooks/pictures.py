@@ -364,9 +364,8 @@ def draw_history(history, steps, final):
     layout = {"figsize": (9, 3.2), "layout": "constrained"}
     figure, panels = plt.subplots(1, 2, **layout)
     lines = {"training": ("", ends - steps / 2), "validation": ("val_", ends)}
-    for axes, key, label in zip(
-        panels, ("loss", "accuracy"), ("loss (nats)", "accuracy"), strict=True
-    ):
+    labels = "loss (nats), logarithmic", "accuracy"
+    for axes, key, label in zip(panels, ("loss", "accuracy"), labels, strict=True):
         for number, (name, (prefix, at)) in enumerate(lines.items()):
             values = history[prefix + key]
             axes.plot(at, values, "o-", color=f"C{number}", linewidth=2)
@@ -379,7 +378,6 @@ def draw_history(history, steps, final):
         axes.set(xlabel="training step", title=label, xlim=(0, 1.15 * ends[-1]))
         axes.spines[["top", "right"]].set_visible(False)
     panels[0].set(yscale="log", yticks=[0.1, 1, 10], yticklabels=["0.1", "1", "10"])
-    panels[0].set_title("loss (nats), logarithmic")
     panels[1].set_ylim(bottom=0)
     words = f"{final:.1%} of the next tokens of unseen sentences are right"
     figure.suptitle(f"With the averaged weights, {words}")

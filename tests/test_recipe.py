@@ -14,6 +14,7 @@ import augment
 import average
 import check_pairs
 import distill
+import firefox
 import kept
 import mix
 import names
@@ -36,8 +37,8 @@ def run(monkeypatch, script, *arguments):
     script.main()
 
 
-SCRIPTS = [augment, average, check_pairs, kept, mix, names, overlap, show]
-SCRIPTS += [spoken, textbooks]
+SCRIPTS = [augment, average, check_pairs, firefox, kept, mix, names, overlap]
+SCRIPTS += [show, spoken, textbooks]
 
 
 @pytest.mark.parametrize("script", SCRIPTS)

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pairs as files
 from augment import augmented
+from firefox import with_do
 from kept import kept_pairs
 from names import keep_names
 from overlap import Overlap
@@ -62,13 +63,6 @@ _NEGATION = re.compile(
     r"barely|unless|non|without|ain't)\b|n['’]t\b",
     re.IGNORECASE,
 )
-# Where the teacher writes "of" for "do".
-_OF = [
-    (r"\b(to|can|could|will|would|must|should|may|might|cannot|\w+n't) of\b", r"\1 do"),
-    (r"\b(I|we|they|he|she) of\b", r"\1 do"),
-    (r"\bof not\b", "do not"),
-    (r"(^|[.!?] )Of (I|you|we|they|not)\b", r"\1Do \2"),
-]
 _WORD = re.compile(r"[^\W\d_]+")
 _CODE = re.compile(
     r"[{}<>\\|_=~@#$^`\[\]]|%\w|&\w|\(\)|::|https?:|\b[a-z]+[A-Z]|\w\.[a-z]{2,}\b|"
@@ -95,18 +89,6 @@ def repaired(source, target):
     if _NEGATION.search(target):
         return source
     return re.sub(r"\b([Nn])ão\b(?= \w)", r"\1o", source)
-
-
-def with_do(target):
-    """Returns a machine translation with "do" where it cannot have "of".
-
-    Example:
-        >>> with_do("Of you know what I of? I can't of it.")
-        "Do you know what I do? I can't do it."
-    """
-    for wrong, right in _OF:
-        target = re.sub(wrong, right, target)
-    return target
 
 
 def key_of(source):
