@@ -6,11 +6,11 @@ these translators, the loops of training, timing and decoding, gradients by dist
 verdicts, and pictures.
 """
 
-import math
 import random
 import re
 import time
 from collections import Counter
+from dataclasses import dataclass
 from itertools import combinations
 
 import keras
@@ -20,9 +20,9 @@ import tensorflow as tf
 from IPython.display import Markdown, display
 from keras import ops
 
-from tfxformer import masked_loss
+from tfxformer import Translator, masked_loss
 from tfxformer.layers import padding_mask
-from tfxformer.tokenizer import END_ID, START_ID
+from tfxformer.tokenizer import END_ID, PAD_ID, START_ID
 from tfxformer.training.loss import token_loss
 
 D_MODEL = 64
@@ -48,20 +48,17 @@ CLAIMS = {
     7: "With attention, larger gradients reach distant words than in the plain GRU",
     8: "Training makes the heads of every layer differ more",
 }
-SURE = {  # what a verdict rests on
-    1: "over 200 steps each, one machine",
-    2: "one training each",
-    3: "one training each, one machine",
-    4: "6 steps for each length, one machine",
-    5: "one training each, 50 sentences",
-    6: "one training each, 50 sentences of each length",
-    7: "one training each, 16 sentences",
-    8: "one training, 50 sentences",
+LIMITS = {  # what a verdict rests on, besides three trainings
+    1: "one machine",
+    2: "one learning rate for each model",
+    3: "one machine, one learning rate for each model",
+    4: "one machine, 6 steps for each length",
+    5: "50 sentences",
+    6: "50 sentences of each length",
+    7: "16 sentences",
+    8: "50 sentences",
 }
-FACTOR = 1.25
-LEVEL = 0.05  # of the sign test
-WORDS = {True: "holds", False: "does not hold", None: "undecided"}
-FOUND = {}  # by claim: its verdict, and two columns of the table at the end
+FOUND = {}  # by claim: whether it was true, three times, and what was measured
 
 
 def say(text):
@@ -69,73 +66,74 @@ def say(text):
     display(Markdown(text))
 
 
-def verdict(ratio):
-    """Whether a ratio is clearly above 1 (True), clearly below (False), or neither."""
-    return True if ratio >= FACTOR else False if ratio <= 1 / FACTOR else None
+def verdict(true):
+    """What three answers say: True where all are, False where none is, else None."""
+    return True if all(true) else None if any(true) else False
 
 
-def sign_test(first, second):
-    """The chance p that this many tosses of a coin are at least as uneven."""
-    count = first + second
-    tail = sum(math.comb(count, k) for k in range(max(first, second), count + 1))
-    return min(1.0, 2 * tail / 2**count)
+def listed(values, form=".2f"):
+    """Numbers as text, such as "0.81, 0.79 and 0.83"."""
+    *first, last = (f"{value:{form}}" for value in values)
+    return f"{', '.join(first)} and {last}"
 
 
-def judge(number, measured, *pairs, p=None):
+def judge(number, true, measured):
     """Shows a claim's verdict, and keeps it for the table at the end.
 
-    By the claim, the first number of each pair is larger than the second. The pair
-    with the smallest ratio decides, or ``p`` of a sign test.
+    ``true`` says for each of the three trainings whether the claim is.
     """
-    ratio = min((first or 1e-30) / (second or 1e-30) for first, second in pairs)
-    holds = verdict(ratio)
-    factor = f"{ratio:.2f}" if ratio < 1000 else "above 1,000"
-    reason = f"{'smallest ' if len(pairs) > 1 else ''}factor {factor}"
-    if p is not None:
-        holds = ratio > 1 if p < LEVEL else None
-        factor = reason = f"p = {p:.2g}"
-    FOUND[number] = holds, factor, measured
+    FOUND[number] = true, measured
     claim = f"Claim {number}, “{CLAIMS[number]}”"
-    say(f"{claim}: **{WORDS[holds]}**. Measured: {measured} ({reason}).")
+    say(
+        f"{claim}, is true in {count(true)}: it **{word(true)}**. Measured: {measured}."
+    )
+
+
+def word(true):
+    """The verdict on a claim, as a verb."""
+    return {True: "holds", False: "does not hold", None: "is undecided"}[verdict(true)]
+
+
+def count(true):
+    """How many of the trainings, as text."""
+    return f"{sum(true)} of {len(true)} trainings"
 
 
 def conclude():
     """Shows all verdicts in a table, and what they say about the Transformer."""
-    limit = f"factor (holds from {FACTOR} on) or p"
     table(
-        ["claim", "here", limit, "measured", "how sure"],
+        ["claim", "here", "true in", "measured", "on"],
         [
-            (CLAIMS[number], f"**{WORDS[holds]}**", factor, measured, SURE[number])
-            for number, (holds, factor, measured) in FOUND.items()
+            (CLAIMS[number], f"**{word(true)}**", count(true), measured, LIMITS[number])
+            for number, (true, measured) in FOUND.items()
         ],
     )
-    holds = {number: row[0] for number, row in FOUND.items()}
+    holds = {number: verdict(true) for number, (true, _) in FOUND.items()}
     areas = {
         1: "the time of a step",
         3: "the time to the same loss",
-        2: "what it learns in these 240 steps",
+        2: "what it learns in the same steps",
         5: "long sentences, after twice the steps",
         6: "sentences longer than in training",
     }
     lines = [
-        "**Is a Transformer really better, and at what?** Here, after one training "
-        "each, against the GRU with attention:",
+        "**Is a Transformer really better, and at what?** Here, against the GRU with "
+        "attention:",
         "",
     ]
     for value, name in {True: "Better", False: "Worse", None: "Undecided"}.items():
         found = [area for number, area in areas.items() if holds[number] is value]
         if found:
             lines.append(f"* **{name}**: {'; '.join(found)}.")
-    worse = holds[2] is False
     told = {
         "Attention connects distant words, with recurrence or without.": holds[7],
         "Here, a step of the Transformer takes less time than one of the GRU with "
         "attention.": holds[1],
-        "On short sentences, a step of the plain GRU takes about as long.": holds[4]
-        is None,
-        "In these 240 steps, the Transformer learns less than the GRU with "
-        "attention.": worse,
-        "Even so, it reaches the same loss first.": worse and holds[3],
+        "On the shortest sentences, a step of the plain GRU takes even less.": holds[4]
+        is False,
+        "In the same steps, the Transformer learns less than the GRU with "
+        "attention.": holds[2] is False,
+        "Even so, it reaches the same loss first.": holds[2] is False and holds[3],
     }
     told = " ".join(sentence for sentence, true in told.items() if true)
     lines += ["", f"**To remember:** {told}"]
@@ -220,66 +218,93 @@ class Recurrent(keras.Model):
         return self.write(self.embed(target_in), start, memory)
 
 
-def make_step(model, rate, steps):
-    """A training step: takes a batch, returns its loss and its milliseconds.
+class Trainer:
+    """Trains a model on one batch after the other.
 
-    The rate rises over the first tenth of the steps and falls to 0 like a cosine.
+    The learning rate rises over the first tenth of the steps and falls to 0 like a
+    cosine.
     """
-    schedule = keras.optimizers.schedules.CosineDecay(
-        0.0,
-        decay_steps=steps - steps // 10,
-        warmup_target=rate,
-        warmup_steps=steps // 10,
-    )
-    optimizer = keras.optimizers.Adam(schedule, beta_2=0.98, global_clipnorm=1.0)
-    optimizer.build(model.trainable_variables)
-    ids = tf.TensorSpec([None, None], tf.int32)  # one graph for all lengths
 
-    @tf.function(input_signature=(ids, ids, ids), autograph=False)
-    def step(source, target_in, target_out):
-        with tf.GradientTape() as tape:
-            loss = masked_loss(target_out, model((source, target_in)))
-        variables = model.trainable_variables
-        optimizer.apply(tape.gradient(loss, variables), variables)
-        return loss
+    def __init__(self, model, rate, steps):
+        self.model = model
+        schedule = keras.optimizers.schedules.CosineDecay(
+            0.0,
+            decay_steps=steps - steps // 10,
+            warmup_target=rate,
+            warmup_steps=steps // 10,
+        )
+        optimizer = keras.optimizers.Adam(schedule, beta_2=0.98, global_clipnorm=1.0)
+        optimizer.build(model.trainable_variables)
+        self.optimizer = optimizer
+        self.fresh = [value.numpy() for value in optimizer.variables]
+        ids = tf.TensorSpec([None, None], tf.int32)  # one graph for all lengths
 
-    def timed(batch):
+        @tf.function(input_signature=(ids, ids, ids), autograph=False)
+        def step(source, target_in, target_out):
+            with tf.GradientTape() as tape:
+                loss = masked_loss(target_out, model((source, target_in)))
+            variables = model.trainable_variables
+            optimizer.apply(tape.gradient(loss, variables), variables)
+            return loss
+
+        self._step = step
+
+    def begin(self, weights):
+        """Begins a training, from the model's first weights."""
+        self.model.set_weights(weights)
+        for variable, value in zip(self.optimizer.variables, self.fresh, strict=True):
+            variable.assign(value)
+
+    def step(self, batch):
+        """Takes a batch; returns its loss and its milliseconds."""
         (source, target_in), target_out = batch
         ids = [tf.constant(x, tf.int32) for x in (source, target_in, target_out)]
         started = time.perf_counter()
-        loss = float(step(*ids))
+        loss = float(self._step(*ids))
         return loss, 1000 * (time.perf_counter() - started)
 
-    return timed
+
+@dataclass
+class Training:
+    """What one training of all models leaves, each by the model's name."""
+
+    losses: dict  # arrays (steps,)
+    times: dict  # milliseconds, arrays (steps,)
+    weights: dict  # after the last step
 
 
-def train(steps, batches):
-    """Runs each batch through each step in turn, so all share the machine's minutes.
+def train(trainers, weights, steps, batches):
+    """Trains models from first weights; all are dictionaries, by the models' names.
 
-    Returns the losses and the milliseconds of each name, as arrays ``(batches,)``.
+    Each batch goes to all models in turn, so a slow minute of the machine slows all.
     """
-    rows = {name: [] for name in steps}
-    for batch in batches:
-        for name, step in steps.items():
-            rows[name].append(step(batch))
-    losses = {name: np.array(row)[:, 0] for name, row in rows.items()}
-    times = {name: np.array(row)[WARM_UP:, 1] for name, row in rows.items()}
-    return losses, times
+    for name, trainer in trainers.items():
+        trainer.begin(weights[name])
+    rows = {name: [] for name in trainers}
+    for number in range(max(steps.values())):
+        for name, trainer in trainers.items():
+            if number < steps[name]:
+                rows[name].append(trainer.step(batches[number % len(batches)]))
+    return Training(
+        losses={name: np.array(row)[:, 0] for name, row in rows.items()},
+        times={name: np.array(row)[WARM_UP:, 1] for name, row in rows.items()},
+        weights={name: each.model.get_weights() for name, each in trainers.items()},
+    )
 
 
-def time_lengths(steps, lengths, vocab_size, tokens, rounds=6):
+def time_lengths(trainers, lengths, vocab_size, tokens, rounds=6):
     """Milliseconds of steps on batches of equal size, by name and length of sentence.
 
     The rounds go through all names and lengths in turn; the first is not counted.
     """
     rng, found = np.random.default_rng(0), {}
-    for count in range(rounds + 1):
-        for name, step in steps.items():
+    for turn in range(rounds + 1):
+        for name, trainer in trainers.items():
             for length in lengths[name]:
                 shape = tokens // length, length
                 ids = rng.integers(END_ID + 1, vocab_size, shape, "int32")
-                _, spent = step(((ids, ids), ids))
-                if count:
+                _, spent = trainer.step(((ids, ids), ids))
+                if turn:
                     found.setdefault((name, length), []).append(spent)
     return {key: np.array(values) for key, values in found.items()}
 
@@ -355,7 +380,15 @@ def by_distance(reach, pairs, cut, width=8):
 
 
 def make_translate(model, tokenizer):
-    """Greedy decoding for a `Recurrent`: texts to texts."""
+    """Greedy decoding: a function from texts to texts."""
+    if not isinstance(model, Recurrent):
+        system = Translator(tokenizer, model)
+
+        def translate_now(texts):
+            system.fold_weights()  # training changes them
+            return system(texts, split_sentences=False)
+
+        return translate_now
 
     @tf.function(autograph=False, reduce_retracing=True)
     def begin(ids):
@@ -419,24 +452,44 @@ def reading(model, tokenizer, text):
     return [*words[0], "end"], words[1], np.reshape(weights, (-1, len(read)))
 
 
-def all_heads(transformer, sources, targets_in):
-    """The weights ``(batch, heads, query, key)``, by kind of attention and layer."""
-    transformer((sources, targets_in))
-    encoder, decoder = transformer.encoder.enc_layers, transformer.decoder.dec_layers
+def by_layer(model, weights, inputs, measure):
+    """Measures the attention of each layer with the model's weights of each training.
+
+    Args:
+        model: a `Transformer`.
+        weights: for each training, lists of weights, such as before and after.
+        inputs: the ids of sources and of what the decoder reads.
+        measure: a function of a layer's attention ``(batch, heads, query, key)`` and of
+            the queries that are no padding ``(batch, query)``.
+
+    Returns:
+        An array ``(training, weights)`` for each layer, by its name.
+    """
+    sources, targets_in = map(tf.constant, inputs)
+    encoder, decoder = model.encoder.enc_layers, model.decoder.dec_layers
     kinds = {
         "encoder self-attention": [layer.self_attention for layer in encoder],
         "decoder self-attention": [layer.causal_self_attention for layer in decoder],
         "cross-attention": [layer.cross_attention for layer in decoder],
     }
-    return {
-        kind: [attention.last_attn_scores.numpy() for attention in layers]
-        for kind, layers in kinds.items()
-    }
+    found = {}
+    for lists in weights:
+        for each in lists:
+            model.set_weights(each)
+            model((sources, targets_in))
+            for kind, attentions in kinds.items():
+                queries = sources if kind.startswith("encoder") else targets_in
+                for number, attention in enumerate(attentions, 1):
+                    scores = attention.last_attn_scores.numpy()
+                    value = measure(scores, queries.numpy() != PAD_ID)
+                    found.setdefault(f"{kind}, layer {number}", []).append(value)
+    return {name: np.reshape(row, (len(weights), -1)) for name, row in found.items()}
 
 
-def smooth(values, count):
-    """A running mean."""
-    return np.convolve(values, np.ones(count) / count, mode="valid")
+def smooth(rows, count):
+    """A running mean along each row, as an array."""
+    kernel = np.ones(count) / count
+    return np.array([np.convolve(row, kernel, mode="valid") for row in rows])
 
 
 def draw(panels, *, width=8.0, leaders=False, **settings):
@@ -498,22 +551,35 @@ def mark_ratios(axes, lower, upper):
         axes.annotate(f"×{other / y:.2f}", place, (0, -7), color="0.35", **where)
 
 
-def draw_training(curves, panels, same, meet):
-    """Draws losses in two panels ``{title: {name: x}}``: by steps and by seconds.
+def draw_training(curves, steps, seconds, meetings):
+    """Draws losses by steps and by seconds.
 
-    ``meet`` are the two times when a loss of ``same`` is reached.
+    ``curves`` has each model's losses ``(training, step)``. A line is their mean, and
+    the band around it goes from the lowest to the highest. ``meetings`` has the two
+    times and the loss of each training where two models reach the same loss.
     """
+    means = {name: values.mean(axis=0) for name, values in curves.items()}
+    fewest = min(map(len, means.values()))
+    lowest = min(means, key=lambda name: means[name][fewest - 1])
+    sooner = sum(first < second for first, second, _ in meetings)
+    titles = {
+        f"Same steps: {lowest} lowest": steps,
+        f"Same loss: Transformer first, {sooner} of 3 times": seconds,
+    }
     panels = {
-        title: {name: [*zip(x[name], curves[name], strict=True)] for name in curves}
-        for title, x in panels.items()
+        title: {name: [*zip(x[name], means[name], strict=True)] for name in curves}
+        for title, x in titles.items()
     }
     ylabel = "training loss (nats per token)"
-    left, right = draw(panels, width=10, leaders=True, ylabel=ylabel, yscale="log")
-    log_ticks(left, np.concatenate([*curves.values()]))
-    right.plot(meet, [same, same], "ko-")
-    where = {"textcoords": "offset points", "ha": "right", "va": "top", "size": 11}
-    for x in meet:
-        right.annotate(f"{x:.1f} s", (x, same), (-3, -5), **where)
+    axes = draw(panels, width=11, leaders=True, ylabel=ylabel, yscale="log")
+    for panel, x in zip(axes, titles.values(), strict=True):
+        for number, (name, values) in enumerate(curves.items()):
+            low, high = values.min(axis=0), values.max(axis=0)
+            panel.fill_between(x[name], low, high, color=f"C{number}", alpha=0.2, lw=0)
+    left, right = axes
+    log_ticks(left, np.concatenate([*means.values()]))
+    for first, second, loss in meetings:
+        right.plot([first, second], [loss, loss], "ko-", ms=4, lw=1)
     left.set_xlabel("steps")
     right.set_xlabel("seconds (steps times the median of a step)")
     plt.show()
@@ -528,9 +594,6 @@ def draw_reading(model, tokenizer, text):
     names = [[word.strip(".,?!") for word in words] for words in (written, read)]
     pairs = [f"“{names[0][n]}” reads “{names[1][k]}”" for n, k in enumerate(most)]
     title = pairs[weights.max(axis=1).argmax()] + " most"
-    if len(most) > 1 and np.diff(most).min() < 0:
-        back = np.diff(most).argmin()  # the largest step back in the source
-        title = f"The order turns: {pairs[back]}, then {pairs[back + 1]}"
     size = {"figsize": (8, 1.2 + 0.5 * len(written)), "layout": "constrained"}
     _, axes = plt.subplots(**size)
     axes.pcolormesh(weights, cmap="Blues", vmin=0, vmax=1, edgecolors="0.93")

@@ -1,6 +1,7 @@
 """Sentences made from patterns: what some notebooks train on.
 
-`positions.ipynb` has Portuguese sentences that only differ in the order of words.
+`positions.ipynb` has Portuguese sentences that only differ in the order of words, and
+their token ids.
 `other_tasks.ipynb` has a conversation, and English sentences with Spanish translations.
 Its files, its counts and its pictures are at the end.
 """
@@ -9,6 +10,7 @@ from itertools import product
 from pathlib import Path
 
 import matplotlib.pyplot as plt
+import numpy as np
 
 
 def listed(text):
@@ -169,6 +171,39 @@ def sentence(clauses):
     return source, target
 
 
+def some_pairs(scenes, clauses, count, draw):
+    """Pairs of sentences with this many clauses; who and whom may swap.
+
+    A scene is ``(who, whom, verb)``, and ``draw`` a `random.Random`.
+    """
+    chosen = ([draw.choice(scenes) for _ in range(clauses)] for _ in range(count))
+    return [
+        sentence([(*draw.sample(scene[:2], 2), scene[2]) for scene in each])
+        for each in chosen
+    ]
+
+
+START, END = 2, 3  # as in the package
+TOKENS = ["padding", "unknown", "start", "end"]  # by id; then one token a word
+TOKENS += sorted(
+    {
+        word
+        for text in [*BEINGS, *BEINGS.values(), *ACTIONS, *ACTIONS.values(), "e", "and"]
+        for word in text.split()
+    }
+)
+ID_OF = {token: i for i, token in enumerate(TOKENS)}
+
+
+def as_ids(texts):
+    """Token ids (texts, longest + 1), with the end token last."""
+    rows = [[ID_OF[word] for word in text.split()] + [END] for text in texts]
+    ids = np.zeros((len(rows), max(map(len, rows))), "int32")
+    for row, filled in zip(rows, ids, strict=True):
+        filled[: len(row)] = row
+    return ids
+
+
 def write(name, pairs):
     """Writes pairs to a TSV file: two columns of text."""
     lines = "".join(f"{source}\t{target}\n" for source, target in pairs)
@@ -179,6 +214,24 @@ def write(name, pairs):
 def right(translations, references):
     """The share of translations that equal their references to the letter."""
     return sum(map(str.__eq__, translations, references)) / len(references)
+
+
+def edits(words, wanted):
+    """The fewest insertions, deletions and replacements between two lists of words."""
+    row = [*range(len(wanted) + 1)]
+    for i, word in enumerate(words, 1):
+        before, row[0] = row[0], i
+        for j, want in enumerate(wanted, 1):
+            replaced = before + (word != want)
+            before, row[j] = row[j], min(replaced, row[j] + 1, row[j - 1] + 1)
+    return row[-1]
+
+
+def word_error_rate(translations, references):
+    """The edits of all sentences per word of all references."""
+    both = zip(translations, references, strict=True)
+    wrong = sum(edits(one.split(), other.split()) for one, other in both)
+    return wrong / sum(len(reference.split()) for reference in references)
 
 
 def words(pairs):
@@ -206,28 +259,33 @@ def draw_shares(title, names, shares):
     plt.show()
 
 
-def draw_gap(title, rows):
-    """Draws the correct tokens in training and validation of a run's measurements.
+def draw_gap(title, runs):
+    """Draws the correct tokens of runs in training and validation, ``{name: rows}``.
 
     A row of training has the mean since the row before it, and is drawn between both.
-    The first rows are left out: a mean over the steepest steps says little.
+    Its first row is left out: a mean over the steepest steps says little.
     """
-    _, axes = plt.subplots(figsize=(8, 3), layout="constrained")
-    sides = ("train", "training", "-", "C0"), ("validation", "validation", "--", "C1")
-    for split, name, style, colour in sides:
-        chosen = [row for row in rows if row["split"] == split]
-        x, y = ([row[key] for row in chosen] for key in ("step", "masked_accuracy"))
-        if split == "train":
-            x = [(begin + end) / 2 for begin, end in zip([0, *x], x, strict=False)]
-        x, y = x[1:] or x, y[1:] or y
-        axes.plot(x, y, style, color=colour, marker="o", lw=2.2)
-        where = {"textcoords": "offset points", "va": "center", "size": 12}
-        text = f"{y[-1]:.0%} in {name}"
-        axes.annotate(text, (x[-1], y[-1]), (9, 0), color=colour, **where)
-    axes.set(title=title, xlabel="training step", ylabel="correct tokens")
-    axes.set(xlim=(0, 1.3 * rows[-1]["step"]), ylim=(0, 1.1))
-    axes.yaxis.set_major_formatter("{x:.0%}")
-    axes.set_yticks([0, 0.25, 0.5, 0.75, 1])
-    axes.grid(alpha=0.3)
-    axes.spines[["top", "right"]].set_visible(False)
+    layout = {"figsize": (8, 3), "layout": "constrained", "sharey": True}
+    figure, panels = plt.subplots(1, len(runs), **layout)
+    figure.suptitle(title)
+    sides = ("train", "training", "C0o-", 9), ("validation", "validation", "C1o--", -24)
+    for panel, (name, rows) in zip(panels, runs.items(), strict=True):
+        for split, side, style, up in sides:
+            chosen = [row for row in rows if row["split"] == split]
+            x, y = ([row[key] for row in chosen] for key in ("step", "masked_accuracy"))
+            if split == "train":
+                x = [(begin + end) / 2 for begin, end in zip([0, *x], x, strict=False)]
+                x, y = x[1:] or x, y[1:] or y
+            panel.plot(x, y, style, lw=2.2)
+            where = {"textcoords": "offset points", "ha": "right", "size": 12}
+            where |= {"va": "bottom" if up > 0 else "top", "color": style[:2]}
+            text = f"{y[-1]:.0%} in {side}"
+            panel.annotate(text, (rows[-1]["step"], y[-1]), (0, up), **where)
+        panel.set(xlabel="training step", xlim=(0, None), ylim=(0, 1.2))
+        panel.set_title(name, size=12)
+        panel.set_yticks([0, 0.25, 0.5, 0.75, 1])
+        panel.grid(alpha=0.3)
+        panel.spines[["top", "right"]].set_visible(False)
+    panels[0].set_ylabel("correct tokens")
+    panels[0].yaxis.set_major_formatter("{x:.0%}")
     plt.show()

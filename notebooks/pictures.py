@@ -1,7 +1,7 @@
-"""The pictures of `positions.ipynb` and `transformer.ipynb`.
+"""The pictures and sentences of `positions.ipynb` and `transformer.ipynb`.
 
-Two functions change what the notebooks use: `without_mask` changes a model, and
-`without_tuning` a data set.
+Two functions make what the notebooks use: `without_mask` changes a model, and
+`make_batches` groups pairs of sentences.
 """
 
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ import tensorflow as tf
 from IPython.display import display
 
 from tfxformer import GlobalSelfAttention, plots
-from tfxformer.notebooks.comparison import draw
+from tfxformer.notebooks.comparison import draw, say
 from tfxformer.tokenizer import END_ID, START_ID
 
 
@@ -187,10 +187,18 @@ def without_mask(model):
             del attention.call
 
 
-def without_tuning(data):
-    """Turns the tuning of `tf.data` off, which can hold up the end of an epoch."""
+def make_batches(pairs, prepare, batch_size=64):
+    """Shuffles pairs, batches those of similar length, and prepares each batch."""
+    sources, targets = zip(*pairs, strict=True)
+    data = tf.data.Dataset.from_tensor_slices((list(sources), list(targets)))
+    data = data.shuffle(len(pairs), seed=0).bucket_by_sequence_length(
+        lambda source, target: tf.strings.length(source),  # in bytes
+        bucket_boundaries=[16, 24, 32, 48],
+        bucket_batch_sizes=[batch_size] * 5,
+    )
     options = tf.data.Options()
-    options.autotune.enabled = False
+    options.autotune.enabled = False  # it can hold up the end of an epoch
+    data = data.map(prepare, num_parallel_calls=2).prefetch(2)
     return data.with_options(options)
 
 
@@ -236,6 +244,39 @@ def draw_pair(tensors, places):
         panels[title] = first, second, first - second
     rows = f"at position {places[0]}", f"at position {places[1]}", "difference"
     draw_two_orders(panels, rows)
+
+
+def draw_feed_forward(tokens, x, hidden, output, count=16):
+    """Draws each token's vectors in a row: ``count`` numbers of each, evenly chosen."""
+    stages = [np.array(stage) for stage in (x, hidden, output)]
+    zeros = np.mean(stages[1] == 0)
+    names = "x", f"hidden: ReLU sets {zeros:.0%} to 0", "output"
+    _, axes = plt.subplots(figsize=(9, 0.75 * len(tokens) + 0.9), layout="constrained")
+    cell, step, colours = 0.2, 0.2 * count + 1.1, plt.colormaps["RdBu_r"]
+    for stage, (name, numbers) in enumerate(zip(names, stages, strict=True)):
+        left = stage * step
+        axes.text(left + cell * count / 2, -0.6, name, ha="center", size=12)
+        numbers = numbers[:, :: numbers.shape[1] // count]
+        shades = colours(0.5 + 0.45 * numbers / abs(numbers).max())
+        for (row, column), number in np.ndenumerate(numbers):
+            colour = shades[row, column]
+            if stage == 1 and number == 0:
+                colour, place = "0.8", (left + cell * (column + 0.5), row)
+                axes.text(*place, "0", ha="center", va="center", size=10)
+            corner = left + cell * column, row - 0.3
+            axes.add_patch(plt.Rectangle(corner, cell, 0.6, fc=colour, ec="w"))
+        for row in range(len(tokens)) if stage else ():
+            arrow = {"arrowstyle": "-|>", "color": "0.3", "lw": 1.5}
+            axes.annotate("", (left - 0.1, row), (left - 1, row), arrowprops=arrow)
+            words = "W₁, ReLU" if stage == 1 else "W₂"
+            axes.text(left - 0.55, row - 0.16, words, ha="center", color="0.3")
+    axes.set_yticks(range(len(tokens)), tokens, size=12)
+    axes.set(xlim=(-0.1, 2 * step + cell * count + 0.1), xticks=[])
+    axes.set_ylim(len(tokens) - 0.5, -0.9)
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+    axes.set_title("The same network transforms each position by itself", pad=10)
+    plt.show()
 
 
 def draw_gradients(depths, gradients):
@@ -311,7 +352,8 @@ def draw_reads(written, read, weights, title, least=0.05, hidden=None, **names):
     colours.remove()  # the cells have their numbers
     if hidden is not None:
         grey = plt.matplotlib.colors.ListedColormap(["0.88"])
-        axes.imshow(np.ma.masked_array(np.ones_like(weights), ~hidden), cmap=grey)
+        ones = np.ma.masked_array(np.ones_like(weights), ~hidden)
+        axes.imshow(ones, cmap=grey, aspect="auto")
     for text in [*axes.texts]:
         column, row = (round(place) for place in text.get_position())
         if weights[row, column] < least:
@@ -324,15 +366,18 @@ def draw_reads(written, read, weights, title, least=0.05, hidden=None, **names):
 def draw_correct(steps, correct, target=0.9):
     """Draws the probability of the correct next token at each step."""
     _, axes = plt.subplots(figsize=(6.4, 4.4), layout="constrained")
-    bars = axes.barh(range(len(steps)), correct)
-    axes.bar_label(bars, fmt="%.2f", padding=-38, color="white")
+    axes.barh(range(len(steps)), correct)
+    low = correct.argmin()
+    place = {"ha": "right", "va": "center", "color": "white", "size": 11}
+    axes.text(correct[low] - 0.01, low, f"{correct[low]:.2f}", **place)
     axes.axvline(target, color="C1", linestyle="--")
     words = f"{target}, the target\nin training"
     axes.text(target + 0.02, 0, words, color="C1", va="center")
     axes.set_yticks(range(len(steps)), steps)
     axes.invert_yaxis()
     axes.spines[["top", "right"]].set_visible(False)
-    axes.set_title("One pass predicts every next token")
+    near = f"{np.median(correct):.1f}"
+    axes.set_title(f"Each correct token gets a probability near {near}")
     axes.set(xlabel="probability of the correct next token", xlim=(0, 1.15))
     axes.set_ylabel("last token read → next token")
     plt.show()
@@ -358,7 +403,7 @@ def draw_warm_ups(schedules, trained):
 def draw_history(history, steps, final):
     """Draws what `fit` measured every some steps: losses and accuracies.
 
-    The title has the ``final`` accuracy: that of the averaged weights.
+    A star marks the ``final`` accuracy: that of the averaged weights.
     """
     ends = steps * np.arange(1, len(history["loss"]) + 1)
     layout = {"figsize": (9, 3.2), "layout": "constrained"}
@@ -367,27 +412,27 @@ def draw_history(history, steps, final):
     labels = "loss (nats), logarithmic", "accuracy"
     for axes, key, label in zip(panels, ("loss", "accuracy"), labels, strict=True):
         for number, (name, (prefix, at)) in enumerate(lines.items()):
-            values = history[prefix + key]
-            axes.plot(at, values, "o-", color=f"C{number}", linewidth=2)
+            axes.plot(at, history[prefix + key], "o-", color=f"C{number}", lw=2)
             place = {"transform": axes.transAxes, "color": f"C{number}", "size": 12}
-            axes.text(0.5, 0.75 - 0.12 * number, name, **place)
-            if name == "validation":
-                last = f"{values[-1]:.2f}" if key == "loss" else f"{values[-1]:.1%}"
-                place = {"color": f"C{number}", "va": "center", "size": 12}
-                axes.text(1.03 * ends[-1], values[-1], last, **place)
-        axes.set(xlabel="training step", title=label, xlim=(0, 1.15 * ends[-1]))
+            axes.text(0.45, 0.65 - 0.12 * number, name, **place)
+        axes.set(xlabel="training step", title=label, xlim=(0, 1.08 * ends[-1]))
         axes.spines[["top", "right"]].set_visible(False)
     panels[0].set(yscale="log", yticks=[0.1, 1, 10], yticklabels=["0.1", "1", "10"])
-    panels[1].set_ylim(bottom=0)
-    words = f"{final:.1%} of the next tokens of unseen sentences are right"
-    figure.suptitle(f"With the averaged weights, {words}")
+    panels[1].set(ylim=(0, 1.15), yticks=[0, 0.5, 1], yticklabels=["0%", "50%", "100%"])
+    panels[1].plot(ends[-1], final, "*", color="C2", ms=14, zorder=4)
+    words = {"ha": "right", "color": "C2", "size": 12}
+    panels[1].text(1.02 * ends[-1], 1.07, "averaged weights", **words)
+    figure.suptitle(f"{final:.1%} of the next tokens of unseen sentences are right")
     plt.show()
 
 
 def draw_decoding(model, tokenizer, text, steps=4):
-    """Draws the first steps of greedy decoding, with the three likeliest tokens."""
+    """Draws the first steps of greedy decoding, with the three likeliest tokens.
+
+    Names the step whose likeliest token is the least probable.
+    """
     source = np.array([[*tokenizer.encode([text])[0], END_ID]])
-    written = [START_ID]
+    written, sentences = [START_ID], {}
     figure, axes = plt.subplots(figsize=(9, 1.05 * steps + 0.9), layout="constrained")
     for step in range(steps):
         logits = model((source, np.array([written])))[0, -1]
@@ -412,6 +457,9 @@ def draw_decoding(model, tokenizer, text, steps=4):
             start, end = (left - 1.1, step - 0.27), (1.15 * (step + 1), step + 0.8)
             axes.annotate("", end, start, arrowprops=arrow)
         written.append(int(best[0]))
+        both = zip(tokenizer.tokens([*map(int, best[:2])]), shares[best], strict=False)
+        words = " and ".join(f"“{token}” has {share:.2f}" for token, share in both)
+        sentences[shares[best[0]]] = f"It hesitates most at step {step + 1}: {words}."
     axes.set(xlim=(-0.6, left + 2.5), ylim=(steps - 0.45, -0.95))
     heads = {0: "the decoder reads", left: "probability of the next token"}
     for x, words in heads.items():
@@ -419,3 +467,57 @@ def draw_decoding(model, tokenizer, text, steps=4):
     axes.axis("off")
     figure.suptitle("The likeliest token (red) becomes part of the next input")
     plt.show()
+    say(sentences[min(sentences)])
+
+
+def say_correct(probabilities, correct, tokens, tokenizer):
+    """Says how probable correct tokens are, and what comes next where it is lowest."""
+    right, low = np.sum(probabilities.max(axis=-1) == correct), correct.argmin()
+    likely = tokenizer.tokens([*map(int, probabilities[low].argsort()[:-3:-1])])
+    second = np.sort(probabilities[low])[-2]
+    say(f"""
+At {right} of {len(correct)} positions, the correct token is the likeliest. On average,
+$p$ is {correct.mean():.2f}, and the loss is {-np.log(correct).mean():.2f} nats. The
+lowest $p$ is {correct[low]:.2f}, for “{tokens[low]}”. There, more goes to other tokens,
+such as “{likely[int(likely[0] == tokens[low])]}” with {second:.2f}.
+""")
+
+
+def say_differences(rows, pairs):
+    """Says how many translations equal their reference, and shows some others.
+
+    The ``rows`` are source, translation and reference. Gives the rows that differ,
+    and the sources that occur in the training ``pairs``.
+    """
+    wrong = [row for row in rows if row[1] != row[2]]
+    seen = {source for source, _ in pairs} & {row[0] for row in rows}
+    text = f"{len(seen)} of the {len(rows)} occur in training. "
+    text += f"**{len(rows) - len(wrong)}** translations equal their reference."
+    text += " These differ:\n\n" * bool(wrong)
+    for source, written, reference in wrong[:3]:
+        text += f"* {source} → {written} (reference: {reference})\n"
+    say(text)
+    return wrong, seen
+
+
+def show_scores(texts, meanings, needed, results):
+    """Shows translations with scores, and names the best score of a wrong one."""
+    wrong = []
+    rows = zip(texts, meanings, needed, *results, strict=True)
+    for text, means, needs, english, score in rows:
+        lacks = not any(word in english for word in needs.split("|"))
+        mark = f"{'wrong: lacks' if lacks else 'has'} “{needs.replace('|', '” or “')}”"
+        print(f"{text}\n    →  {english}\n    means: {means}\n    {score:.2f}, {mark}")
+        wrong += [(score, english)] if lacks else []
+    for score, english in sorted(wrong)[-1:]:
+        say(f"The best score of a wrong line is {score:.2f}: “{english}”")
+
+
+def say_most(head, most, meanings):
+    """Says which token a head reads most for each token that has a meaning."""
+    text = f"The cell picks {head}.\n\n"
+    for token, meaning in meanings.items():
+        if token in most:
+            text += f"* For “{token}”, the head reads “{most[token]}” most"
+            text += f", and not “{meaning}”\n" if most[token] != meaning else "\n"
+    say(text)

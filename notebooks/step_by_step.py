@@ -7,6 +7,7 @@ sentences with Spanish translations, training, tables, comparisons and pictures.
 import keras
 import matplotlib.pyplot as plt
 import numpy as np
+import tensorflow as tf
 from IPython.display import Markdown, display
 from matplotlib.colors import PowerNorm
 
@@ -154,6 +155,26 @@ def of_package(queries, keys, values):
         *(np.float32(matrix)[None, None] for matrix in (queries, keys, values))
     )
     return [np.array(each)[0, 0] for each in found]
+
+
+def measure(d_k, scale, draws=2000, keys=16):
+    """What random queries and keys of a size do to softmax, with scaling or without.
+
+    Returns the scores' standard deviation, the mean largest weight, and the median size
+    of the gradient.
+    """
+    rng = np.random.default_rng(d_k)
+    query = rng.normal(size=(draws, 1, d_k)).astype("float32")
+    key = rng.normal(size=(draws, keys, d_k)).astype("float32")
+    value = rng.normal(size=(draws, keys, 1)).astype("float32")
+    scores = tf.matmul(query, key, transpose_b=True)
+    scores = scores / tf.sqrt(float(d_k)) if scale else scores
+    with tf.GradientTape() as tape:
+        tape.watch(scores)
+        weights = tf.nn.softmax(scores)
+        result = tf.matmul(weights, value)
+    sizes = np.linalg.norm(tape.gradient(result, scores), axis=-1)
+    return np.std(scores), np.mean(np.max(weights, axis=-1)), np.median(sizes)
 
 
 def with_sides(model, source, target, sides):
@@ -433,15 +454,15 @@ def draw_kinds(english, spanish, kinds):
 
 
 def draw_heads(tokens, weights):
-    """Draws all heads. The title names those that read one word in all rows."""
+    """Draws all heads. The title names the heads where all rows read one word most."""
     best = weights.argmax(axis=-1)
     found = [
-        f"head {number} prefers “{tokens[row[0]]}”"
+        f"“{tokens[row[0]]}” in head {number}"
         for number, row in enumerate(best, 1)
         if (row == row[0]).all()
     ]
-    title = f"For all words, {', '.join(found)}"
-    names = {"rows": "source token (query)", "columns": "source token (key)"}
+    title = f"Every word reads {', '.join(found)}".replace("” in", "” most in", 1)
+    names = {"rows": "word that reads (query)", "columns": "word that is read (key)"}
     return draw_weights(tokens, tokens, weights, title, **names)
 
 

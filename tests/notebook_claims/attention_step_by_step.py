@@ -27,7 +27,7 @@ assert np.isclose(scores[3, 0], sum(Q[3, n] * K[0, n] for n in range(d_k)), atol
 # %% after: weights = softmax(scaled)
 np.testing.assert_allclose(weights.sum(axis=1), 1, atol=1e-6)
 np.testing.assert_allclose(weights, layer_weights[HEAD], atol=1e-5)
-# %% after: def measure(d_k, scale, draws=2000, keys=16):
+# %% after: SIZES = [1, 4, 16, 64, 256, 1024]
 for size, one, other in zip(SIZES, raw, divided, strict=True):
     assert abs(one[0] / size**0.5 - 1) < 0.1, "a deviation of the root of d_k"
     assert abs(other[0] - 1) < 0.1, "a deviation of 1 for any d_k"
@@ -94,7 +94,7 @@ assert mean[3] < 0.3, "“milk” prefers other words"
 in_picture = found[2].mean(axis=0)
 for row, word in ((1, "cat"), (2, "black")):
     assert text.split()[in_picture[row].argmax()] == word, "attention moves, too"
-# %% after: def on_making(english, spanish, verb):
+# %% after: def on_verb(english, spanish, verb):
 assert writes[reader, 3] > 0.5, "a head that reads “dinner”"
 mean = writes.mean(axis=0)
 assert mean[3] < mean[2], "the mean hides it"
