@@ -30,6 +30,8 @@ WARM_UP = 5  # steps that are not timed: the first ones compile
 # A line has the colour of its place, but these would have another model's.
 COLOURS = {
     "GRU": 2,
+    "GRU with attention": 1,
+    "Transformer, twice the steps": 3,
     "attention blocked": 7,
     "without residuals": 5,
     "without normalization": 6,
@@ -52,13 +54,14 @@ LIMITS = {  # what a verdict rests on, besides three trainings
     1: "one machine",
     2: "one learning rate for each model",
     3: "one machine, one learning rate for each model",
-    4: "one machine, 6 steps for each length",
+    4: "one machine, 3 steps for each length",
     5: "50 sentences",
     6: "50 sentences of each length",
     7: "16 sentences",
     8: "50 sentences",
 }
-FOUND = {}  # by claim: whether it was true, three times, and what was measured
+WORDS = {True: "holds", False: "does not hold", None: "undecided"}
+FOUND = {}  # by claim: its verdict, how often it was true, and what was measured
 
 
 def say(text):
@@ -77,26 +80,15 @@ def listed(values, form=".2f"):
     return f"{', '.join(first)} and {last}"
 
 
-def judge(number, true, measured):
+def judge(number, true, measured, times="trainings"):
     """Shows a claim's verdict, and keeps it for the table at the end.
 
-    ``true`` says for each of the three trainings whether the claim is.
+    ``true`` says for each of three times, such as trainings, whether the claim is.
     """
-    FOUND[number] = true, measured
-    claim = f"Claim {number}, “{CLAIMS[number]}”"
-    say(
-        f"{claim}, is true in {count(true)}: it **{word(true)}**. Measured: {measured}."
-    )
-
-
-def word(true):
-    """The verdict on a claim, as a verb."""
-    return {True: "holds", False: "does not hold", None: "is undecided"}[verdict(true)]
-
-
-def count(true):
-    """How many of the trainings, as text."""
-    return f"{sum(true)} of {len(true)} trainings"
+    often = f"{sum(true)} of {len(true)} {times}"
+    FOUND[number] = verdict(true), often, measured
+    claim = f"Claim {number}, “{CLAIMS[number]}”: **{WORDS[verdict(true)]}**"
+    say(f"{claim}, true in {often}. Measured: {measured}.")
 
 
 def conclude():
@@ -104,11 +96,11 @@ def conclude():
     table(
         ["claim", "here", "true in", "measured", "on"],
         [
-            (CLAIMS[number], f"**{word(true)}**", count(true), measured, LIMITS[number])
-            for number, (true, measured) in FOUND.items()
+            (CLAIMS[number], f"**{WORDS[holds]}**", often, measured, LIMITS[number])
+            for number, (holds, often, measured) in FOUND.items()
         ],
     )
-    holds = {number: verdict(true) for number, (true, _) in FOUND.items()}
+    holds = {number: row[0] for number, row in FOUND.items()}
     areas = {
         1: "the time of a step",
         3: "the time to the same loss",
@@ -133,7 +125,7 @@ def conclude():
         is False,
         "In the same steps, the Transformer learns less than the GRU with "
         "attention.": holds[2] is False,
-        "Even so, it reaches the same loss first.": holds[2] is False and holds[3],
+        "With twice the steps, it reaches the same loss in less time.": holds[3],
     }
     told = " ".join(sentence for sentence, true in told.items() if true)
     lines += ["", f"**To remember:** {told}"]
@@ -292,7 +284,7 @@ def train(trainers, weights, steps, batches):
     )
 
 
-def time_lengths(trainers, lengths, vocab_size, tokens, rounds=6):
+def time_lengths(trainers, lengths, vocab_size, tokens, rounds=3):
     """Milliseconds of steps on batches of equal size, by name and length of sentence.
 
     The rounds go through all names and lengths in turn; the first is not counted.
@@ -371,9 +363,9 @@ def by_distance(reach, pairs, cut, width=8):
     for t in range(0, cut, 4):
         norms = np.log(reach(*batch, tf.constant(t)).numpy() + 1e-30)  # (batch, source)
         for s, norm in enumerate(norms.mean(axis=0)):
-            found.setdefault((cut - s + t) // width, []).append(norm)
+            found.setdefault(round((cut - s + t) / width), []).append(norm)
     return [
-        ((n + 0.5) * width, float(np.exp(np.mean(norms))))
+        (n * width, float(np.exp(np.mean(norms))))
         for n, norms in sorted(found.items())
         if len(norms) >= 8  # fewer pairs of positions would be chance
     ]
@@ -486,19 +478,37 @@ def by_layer(model, weights, inputs, measure):
     return {name: np.reshape(row, (len(weights), -1)) for name, row in found.items()}
 
 
+def difference(weights, real):
+    """Mean over pairs of heads: 0 where they read the same tokens, 1 if never.
+
+    ``weights`` are ``(batch, heads, query, key)``, and ``real`` ``(batch, query)`` is
+    True for queries that are no padding.
+    """
+    halves = [
+        np.abs(weights[:, a] - weights[:, b]).sum(axis=-1)[real] / 2
+        for a, b in combinations(range(weights.shape[1]), 2)
+    ]
+    return np.mean(halves)
+
+
+def tokens_read(weights, real):
+    """Two to the power of the entropy in bits, as a mean over the heads."""
+    entropy = -(weights * np.log2(np.maximum(weights, 1e-30))).sum(axis=-1)
+    return np.mean([2 ** e[real].mean() for e in entropy.transpose(1, 0, 2)])
+
+
 def smooth(rows, count):
     """A running mean along each row, as an array."""
     kernel = np.ones(count) / count
     return np.array([np.convolve(row, kernel, mode="valid") for row in rows])
 
 
-def draw(panels, *, width=8.0, leaders=False, **settings):
+def draw(panels, **settings):
     """Draws panels side by side, ``{title: {name: points (x, y)}}``; returns axes.
 
-    Each line has its name at its end. With ``leaders`` a dot marks each end, the names
-    are beside the last panel, and dots lead from its lines to their names.
+    Each line has its name at its end.
     """
-    layout = {"figsize": (width, 3.3), "layout": "constrained"}
+    layout = {"figsize": (8, 3.3), "layout": "constrained"}
     _, axes = plt.subplots(1, len(panels), squeeze=False, sharey=True, **layout)
     for panel, (title, lines) in zip(axes[0], panels.items(), strict=True):
         ends = []
@@ -513,33 +523,22 @@ def draw(panels, *, width=8.0, leaders=False, **settings):
         panel.label_outer()
         panel.grid(alpha=0.3)
         panel.spines[["top", "right"]].set_visible(False)  # names may cross them
-        if leaders:
-            right = panel.get_xlim()[1]
-            panel.set_xlim(right=right)
-            for x, y, _, colour in ends:
-                panel.plot(x, y, "o", color=colour, ms=6)
-        if panel is axes[0, -1] and leaders:
-            for x, y, *_ in ends:
-                panel.plot([x, right], [y, y], ":", color="0.6", lw=1, zorder=0)
-            ends = [(right, *rest) for _, *rest in ends]
-        if not leaders or panel is axes[0, -1]:
-            name_ends(panel, ends)
+        name_ends(panel, ends)
     return axes[0]
 
 
-def log_ticks(axes, values, room=1.0):
+def log_axis(values, room=1.0):
     """A logarithmic axis with ticks 1, 2, 5, 10 and so on around all values.
 
-    The lowest tick is at most ``room`` times the lowest value.
+    The lowest tick is at most ``room`` times the lowest value. Returns settings.
     """
     ticks = [k * 10.0**n for n in range(-6, 7) for k in (1, 2, 5)]
     low = max(tick for tick in ticks if tick <= room * min(values))
     high = min(tick for tick in ticks if tick >= max(values))
     ticks = [tick for tick in ticks if low <= tick <= high]
-    axes.set_yscale("log")
-    axes.set_ylim(low, high)
-    axes.set_yticks(ticks, [f"{tick:,.6g}" for tick in ticks])
-    axes.minorticks_off()
+    labels = [f"{tick:,.6g}" for tick in ticks]
+    shown = {"yscale": "log", "yticks": ticks, "yticklabels": labels}
+    return shown | {"ylim": (low, high)}
 
 
 def mark_ratios(axes, lower, upper):
@@ -551,37 +550,49 @@ def mark_ratios(axes, lower, upper):
         axes.annotate(f"×{other / y:.2f}", place, (0, -7), color="0.35", **where)
 
 
-def draw_training(curves, steps, seconds, meetings):
-    """Draws losses by steps and by seconds.
+def draw_training(title, xlabel, lines, bands):
+    """Draws losses ``{name: points}``, with a band from the lowest to the highest.
 
-    ``curves`` has each model's losses ``(training, step)``. A line is their mean, and
-    the band around it goes from the lowest to the highest. ``meetings`` has the two
-    times and the loss of each training where two models reach the same loss.
+    The bands are ``{name: (x, lowest, highest)}``. Returns the axes.
     """
-    means = {name: values.mean(axis=0) for name, values in curves.items()}
-    fewest = min(map(len, means.values()))
-    lowest = min(means, key=lambda name: means[name][fewest - 1])
-    sooner = sum(first < second for first, second, _ in meetings)
-    titles = {
-        f"Same steps: {lowest} lowest": steps,
-        f"Same loss: Transformer first, {sooner} of 3 times": seconds,
-    }
-    panels = {
-        title: {name: [*zip(x[name], means[name], strict=True)] for name in curves}
-        for title, x in titles.items()
-    }
+    axis = log_axis([y for points in lines.values() for _, y in points])
     ylabel = "training loss (nats per token)"
-    axes = draw(panels, width=11, leaders=True, ylabel=ylabel, yscale="log")
-    for panel, x in zip(axes, titles.values(), strict=True):
-        for number, (name, values) in enumerate(curves.items()):
-            low, high = values.min(axis=0), values.max(axis=0)
-            panel.fill_between(x[name], low, high, color=f"C{number}", alpha=0.2, lw=0)
-    left, right = axes
-    log_ticks(left, np.concatenate([*means.values()]))
-    for first, second, loss in meetings:
-        right.plot([first, second], [loss, loss], "ko-", ms=4, lw=1)
-    left.set_xlabel("steps")
-    right.set_xlabel("seconds (steps times the median of a step)")
+    [axes] = draw({title: lines}, ylabel=ylabel, **axis)
+    for number, (name, band) in enumerate(bands.items()):
+        colour = f"C{COLOURS.get(name, number)}"
+        axes.fill_between(*band, color=colour, alpha=0.2, lw=0)
+    axes.set_xlabel(xlabel)
+    return axes
+
+
+def draw_steps(curves, at):
+    """Draws losses ``{name: (training, step)}`` by steps ``{name: (step,)}``."""
+    means = {name: rows.mean(axis=0) for name, rows in curves.items()}
+    lines = {name: [*zip(at[name], mean, strict=True)] for name, mean in means.items()}
+    bands = {n: (at[n], r.min(axis=0), r.max(axis=0)) for n, r in curves.items()}
+    lowest = min(means, key=lambda name: means[name][-1])
+    title = f"After {at[lowest][-1]} steps, the {lowest} has the lowest loss"
+    draw_training(title, "steps", lines, bands)
+    plt.show()
+
+
+def draw_seconds(curves, seconds, meetings):
+    """Draws losses by seconds, and when both models reach the same one.
+
+    ``meetings`` has the two times and the loss of each training.
+    """
+    means = {name: rows.mean(axis=0) for name, rows in curves.items()}
+    lines = {n: [*zip(seconds[n], mean, strict=True)] for n, mean in means.items()}
+    bands = {n: (seconds[n], r.min(axis=0), r.max(axis=0)) for n, r in curves.items()}
+    sooner = sum(first < second for first, second, _ in meetings)
+    title = f"In {sooner} of {len(meetings)} trainings, the Transformer is first"
+    xlabel = "seconds (steps times the median of a step)"
+    axes = draw_training(title, xlabel, lines, bands)
+    first, second, loss = np.mean(meetings, axis=0)
+    axes.plot([first, second], [loss, loss], "ko-", ms=6)
+    for x in (first, second):
+        where = {"ha": "right", "va": "top", "textcoords": "offset points"}
+        axes.annotate(f"{x:.1f} s", (x, loss), (-4, -5), **where)
     plt.show()
 
 
@@ -593,7 +604,9 @@ def draw_reading(model, tokenizer, text):
     most = weights.argmax(axis=1)
     names = [[word.strip(".,?!") for word in words] for words in (written, read)]
     pairs = [f"“{names[0][n]}” reads “{names[1][k]}”" for n, k in enumerate(most)]
-    title = pairs[weights.max(axis=1).argmax()] + " most"
+    sure = np.flatnonzero(weights.max(axis=1) >= 0.5 * weights.max())
+    farthest = max(sure, key=lambda n: abs(most[n] - n))  # from its own place
+    title = pairs[farthest] + " most"
     size = {"figsize": (8, 1.2 + 0.5 * len(written)), "layout": "constrained"}
     _, axes = plt.subplots(**size)
     axes.pcolormesh(weights, cmap="Blues", vmin=0, vmax=1, edgecolors="0.93")
@@ -614,8 +627,9 @@ def draw_reading(model, tokenizer, text):
 def draw_lengths(lines, lower, upper):
     """Draws times by length, with the ratios of two lines."""
     title = "Longer sentences slow the Transformer least"
-    [axes] = draw({title: lines}, ylabel="milliseconds per step (median)", xscale="log")
-    log_ticks(axes, [y for points in lines.values() for _, y in points], room=0.8)
+    axis = log_axis([y for points in lines.values() for _, y in points], room=0.8)
+    ylabel = "milliseconds per step (median)"
+    [axes] = draw({title: lines}, ylabel=ylabel, xscale="log", **axis)
     mark_ratios(axes, lines[lower], lines[upper])
     axes.set_xlabel("tokens of each sentence (1,024 in a batch)")
     lengths = [x for x, _ in lines[lower]]
@@ -625,7 +639,7 @@ def draw_lengths(lines, lower, upper):
 
 def draw_quality(lines, ranges):
     """Draws BLEU by length; the last length is longer than any in training."""
-    title = "BLEU falls further beyond the lengths of training"
+    title = "BLEU falls beyond the lengths of training"
     [axes] = draw({title: lines}, ylabel="BLEU (0 to 100)", ylim=(0, 100))
     last = len(ranges) - 1
     axes.set_xticks(range(len(ranges)), ranges)
@@ -718,8 +732,10 @@ def draw_paths():
             arrow(n, n + 1, y, red=plain, style=style)
         if not chain:
             for side in (range(count), range(count, last + 1)):
-                for n, k in combinations(side, 2):
-                    arrow(n, k, y, -0.4, style="-", pale=True)
+                for n in side:
+                    if n != side[2]:  # all that this word joins
+                        ends = sorted((n, side[2]))
+                        arrow(*ends, y, -0.4, style="-", pale=True)
         if not plain:
             arrow(0, last, y, -0.15, red=True)
             arrow(4, last - 1, y, 0.3)

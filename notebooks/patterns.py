@@ -6,6 +6,9 @@ their token ids.
 Its files, its counts and its pictures are at the end.
 """
 
+import logging
+import os
+import sys
 from itertools import product
 from pathlib import Path
 
@@ -204,6 +207,45 @@ def as_ids(texts):
     return ids
 
 
+def begun(targets):
+    """What the decoder reads: the start token, then the target without its end."""
+    target_in = np.pad(targets[:, :-1], ((0, 0), (1, 0)), constant_values=START)
+    target_in[target_in == END] = 0
+    return target_in
+
+
+def shuffle_words(text, draw):
+    """The same words in another order."""
+    return " ".join(draw.sample(text.split(), len(text.split())))
+
+
+def same_first_noun(texts, shuffled):
+    """Where the first noun of a clause is still the first, after its words moved."""
+    kept = []
+    for text, after in zip(texts, shuffled, strict=True):
+        _, first, _, _, second = text.split()
+        words = after.split()
+        kept.append(words.index(first) < words.index(second))
+    return np.array(kept)
+
+
+def in_english_order(answers):
+    """Which answers have the order of a clause such as "the cat sees the dog"."""
+    nouns = {being.split()[1] for being in BEINGS.values()}
+    kinds = {"the"}, nouns, {*ACTIONS.values()}, {"the"}, nouns
+    return [
+        len(words) == 5 and all(w in kind for w, kind in zip(words, kinds, strict=True))
+        for words in map(str.split, answers)
+    ]
+
+
+def prepare_shell():
+    """Lets the shell find the `tfxformer` of this Python, and hides advice on speed."""
+    logging.getLogger("tensorflow").setLevel("ERROR")
+    scripts = Path(sys.executable).parent
+    os.environ["PATH"] = f"{scripts}{os.pathsep}{os.environ['PATH']}"
+
+
 def write(name, pairs):
     """Writes pairs to a TSV file: two columns of text."""
     lines = "".join(f"{source}\t{target}\n" for source, target in pairs)
@@ -262,23 +304,22 @@ def draw_shares(title, names, shares):
 def draw_gap(title, runs):
     """Draws the correct tokens of runs in training and validation, ``{name: rows}``.
 
-    A row of training has the mean since the row before it, and is drawn between both.
-    Its first row is left out: a mean over the steepest steps says little.
+    A row of training has the mean since the row before it, so it is drawn as a stair.
     """
     layout = {"figsize": (8, 3), "layout": "constrained", "sharey": True}
     figure, panels = plt.subplots(1, len(runs), **layout)
     figure.suptitle(title)
-    sides = ("train", "training", "C0o-", 9), ("validation", "validation", "C1o--", -24)
+    sides = ("train", "training", "C0", 9), ("validation", "validation", "C1", -14)
     for panel, (name, rows) in zip(panels, runs.items(), strict=True):
-        for split, side, style, up in sides:
+        for split, side, color, up in sides:
             chosen = [row for row in rows if row["split"] == split]
             x, y = ([row[key] for row in chosen] for key in ("step", "masked_accuracy"))
             if split == "train":
-                x = [(begin + end) / 2 for begin, end in zip([0, *x], x, strict=False)]
-                x, y = x[1:] or x, y[1:] or y
-            panel.plot(x, y, style, lw=2.2)
+                panel.stairs(y, [0, *x], baseline=None, color=color, lw=2.2)
+            else:
+                panel.plot(x, y, "o-", color=color, ms=4, lw=2.2)
             where = {"textcoords": "offset points", "ha": "right", "size": 12}
-            where |= {"va": "bottom" if up > 0 else "top", "color": style[:2]}
+            where |= {"va": "bottom" if up > 0 else "top", "color": color}
             text = f"{y[-1]:.0%} in {side}"
             panel.annotate(text, (rows[-1]["step"], y[-1]), (0, up), **where)
         panel.set(xlabel="training step", xlim=(0, None), ylim=(0, 1.2))

@@ -1,7 +1,7 @@
 """The pictures and sentences of `positions.ipynb` and `transformer.ipynb`.
 
-Two functions make what the notebooks use: `without_mask` changes a model, and
-`make_batches` groups pairs of sentences.
+Three functions make what the notebooks use: `without_mask` changes a model,
+`make_batches` groups pairs of sentences, and `best_head` picks a head.
 """
 
 from contextlib import contextmanager
@@ -17,17 +17,20 @@ from tfxformer.notebooks.comparison import draw, say
 from tfxformer.tokenizer import END_ID, START_ID
 
 
-def draw_two_orders(panels, rows):
+def draw_two_orders(panels, rows, title=None, below=None):
     """Draws matrices ``{title: (rows, columns)}`` side by side, with one scale."""
     most = max(abs(np.array(matrix)).max() for matrix in panels.values())
     most = np.ceil(10 * most) / 10
-    layout = {"figsize": (9, 2.3), "layout": "constrained", "sharey": True}
+    height = 2.3 + 0.35 * bool(title) + 0.25 * bool(below)
+    layout = {"figsize": (9, height), "layout": "constrained", "sharey": True}
     figure, axes = plt.subplots(1, len(panels), **layout)
-    for panel, (title, matrix) in zip(axes, panels.items(), strict=True):
+    figure.suptitle(title or "")
+    figure.supxlabel(below or "", size=11)
+    for panel, (name, matrix) in zip(axes, panels.items(), strict=True):
         image = panel.pcolormesh(
             np.array(matrix), cmap="RdBu_r", vmin=-most, vmax=most, edgecolors="w"
         )
-        panel.set_title(title, size=12)
+        panel.set_title(name, size=12)
         panel.set(xticks=[], yticks=np.arange(len(rows)) + 0.5, yticklabels=rows)
         panel.tick_params(length=0, labelsize=11)
         panel.spines[:].set_visible(False)
@@ -90,8 +93,11 @@ def draw_clocks(encoding, columns):
         panel.annotate("", ends[1], ends[0], arrowprops=arrow)
         angle = f"{np.degrees(step):.0f}° a token"
         panel.set_title(f"columns {column} and {column + 1}: {angle}", size=11)
-        panel.set(xlim=(-1.35, 1.35), ylim=(-1.35, 1.35), aspect="equal")
-        panel.axis("off")
+        panel.set(xlim=(-1.4, 1.4), ylim=(-1.4, 1.4), aspect="equal")
+        panel.set(xlabel="cosine", ylabel="sine", xticks=(-1, 0, 1), yticks=(-1, 0, 1))
+        panel.axhline(0, color="0.85", lw=1, zorder=0)
+        panel.axvline(0, color="0.85", lw=1, zorder=0)
+        panel.spines[:].set_visible(False)
     plt.show()
 
 
@@ -99,19 +105,19 @@ def draw_vector_lengths(lengths, tokens, content):
     """Draws the lengths of vectors; ``content`` has the places of nouns and verbs."""
     count = len(tokens)
     lengths = lengths[: count + 4]  # some that training has not used
-    colours = ["C0" if n in content else "C1" for n in range(count)]
-    colours += ["0.6"] * (len(lengths) - count)
+    colours = ["C0" if n in content else "0.7" for n in range(len(lengths))]
     _, axes = plt.subplots(figsize=(8, 3.3), layout="constrained")
     axes.bar(range(len(lengths)), lengths, color=colours)
     ticks = [f"{n}\n{token}" for n, token in enumerate(tokens)]
     ticks += [*range(count, len(lengths))]
     axes.set_xticks(range(len(lengths)), ticks, size=11)
-    names = {1: "nouns and verbs", 6: "other tokens", count: "untrained"}
-    for x, name in names.items():
-        axes.text(x - 0.4, 1.08 * lengths.max(), name, color=colours[x], size=11)
-    axes.set(ylim=(0, 1.25 * lengths.max()), ylabel="length of the vector")
+    first = content[: len(content) // 2]  # noun, verb, noun
+    for x, name in zip(first, ("noun", "verb", "noun"), strict=True):
+        axes.text(x, lengths[x], name, color="C0", size=12, ha="center", va="bottom")
+    axes.text(count - 0.4, 3 * lengths[count], "untrained", color="0.4", size=12)
+    axes.set(ylim=(0, 1.1 * lengths.max()), ylabel="length of the vector")
     axes.set(xlabel="position, and a token that may be there")
-    axes.set_title("The learned vectors grow where training uses them")
+    axes.set_title("The longest vectors are at the places of nouns and verbs")
     axes.spines[["top", "right"]].set_visible(False)
     plt.show()
 
@@ -162,7 +168,7 @@ def draw_work(lengths, counts):
     gap = np.log2(np.divide(scores, network))
     equal = 2 ** np.interp(0, gap, np.log2(lengths))
     height = np.exp(np.interp(np.log(equal), np.log(lengths), np.log(scores)))
-    title = f"Beyond {equal:.0f} tokens, scores take more work than feed-forward"
+    title = f"At these sizes, scores take more work beyond {equal:.0f} tokens"
     lines = {name: [*zip(lengths, y, strict=True)] for name, y in counts.items()}
     [axes] = draw({title: lines}, xscale="log", yscale="log")
     axes.plot(equal, height, "ko", ms=8, zorder=4)
@@ -202,21 +208,22 @@ def make_batches(pairs, prepare, batch_size=64):
     return data.with_options(options)
 
 
-def draw_by_head(shares, equal):
-    """Draws the nouns' share of each head's attention beside an equal share."""
-    _, axes = plt.subplots(figsize=(6.4, 2.6), layout="constrained")
-    bars = axes.barh([f"head {head}" for head in range(1, len(shares) + 1)], shares)
-    back = {"fc": "white", "ec": "none", "pad": 1}  # hides the line
-    axes.bar_label(bars, [f"{x:.0%}" for x in shares], padding=4, bbox=back)
-    axes.axvline(equal, color="C1", linestyle="--")
-    words = f" equal share: {equal:.0%}"
-    axes.text(equal, -0.75, words, color="C1", va="center", size=11)
-    axes.set(xlim=(0, 1.25 * max(*shares, equal)), xticks=[])
-    axes.set(xlabel="share of attention to the nouns", ylim=(len(shares) - 0.5, -1.1))
-    axes.spines[["top", "right", "bottom"]].set_visible(False)
-    title = f"Head {np.argmax(shares) + 1} reads the nouns most, "
-    axes.set_title(title + f"head {np.argmin(shares) + 1} least")
-    plt.show()
+def draw_heads(tokens, weights, query):
+    """Draws what each head reads from one token; the title has what it reads most."""
+    weights, most = weights[:, tokens.index(query)], {}  # (heads, key)
+    for head, row in enumerate(weights, 1):
+        most.setdefault(tokens[row.argmax()], []).append(str(head))
+    reads = [
+        f"heads {' and '.join(heads)} read “{token}”"
+        if heads[1:]
+        else f"head {heads[0]} reads “{token}”"
+        for token, heads in most.items()
+    ]
+    title = f"From “{query}”, {reads[0]} most"
+    title += f",\n{', '.join(reads[1:])}" if reads[1:] else ""
+    rows = [f"head {head}" for head in range(1, len(weights) + 1)]
+    names = {"rows": f"from “{query}” (query)", "columns": "source token (key)"}
+    draw_reads(rows, tokens, weights, title, least=0.15, **names)
 
 
 def draw_parts(parts):
@@ -243,14 +250,15 @@ def draw_pair(tensors, places):
         title = f"{name}:\n{'equal' if same else 'different'}"
         panels[title] = first, second, first - second
     rows = f"at position {places[0]}", f"at position {places[1]}", "difference"
-    draw_two_orders(panels, rows)
+    title = "One token at two places: only the positions differ"
+    draw_two_orders(panels, rows, title, "the first 16 numbers of each vector")
 
 
 def draw_feed_forward(tokens, x, hidden, output, count=16):
     """Draws each token's vectors in a row: ``count`` numbers of each, evenly chosen."""
     stages = [np.array(stage) for stage in (x, hidden, output)]
-    zeros = np.mean(stages[1] == 0)
-    names = "x", f"hidden: ReLU sets {zeros:.0%} to 0", "output"
+    zeros, size = np.mean(stages[1] == 0), stages[1].shape[-1]
+    names = "x", f"hidden: ReLU sets {zeros:.0%} of {size:,} to 0", "output"
     _, axes = plt.subplots(figsize=(9, 0.75 * len(tokens) + 0.9), layout="constrained")
     cell, step, colours = 0.2, 0.2 * count + 1.1, plt.colormaps["RdBu_r"]
     for stage, (name, numbers) in enumerate(zip(names, stages, strict=True)):
@@ -284,8 +292,8 @@ def draw_gradients(depths, gradients):
     _, axes = plt.subplots(figsize=(7.5, 3), layout="constrained")
     for number, (name, values) in enumerate(gradients.items()):
         axes.plot(depths, values, "o-", color=f"C{number}", linewidth=2)
-        last = np.format_float_positional(values[-1], precision=2, fractional=False)
-        words = f"  {last.rstrip('.')}\n  {name}"
+        last = f"{values[-1]:.2g}" if values[-1] > 0.01 else f"{values[-1]:.0e}"
+        words = f"  {last.replace('e-0', 'e-')}\n  {name}"
         place = {"color": f"C{number}", "va": "center", "size": 11}
         axes.text(depths[-1], values[-1], words, **place)
     axes.set(yscale="log", xticks=depths, xlim=(0, 1.35 * depths[-1]))
@@ -298,23 +306,23 @@ def draw_gradients(depths, gradients):
 
 
 def draw_normalized(before, after):
-    """Draws the numbers of a vector where each layer begins, and normalized."""
-    layout = {"figsize": (9, 3.2), "sharey": True, "layout": "constrained"}
-    figure, panels = plt.subplots(1, 2, **layout)
-    aside = np.random.default_rng(0).uniform(-0.25, 0.25, len(before[0]))
+    """Draws the spread of a vector where each layer begins, and after normalization."""
+    _, axes = plt.subplots(figsize=(7, 2.8), layout="constrained")
     names = "x", "normalize(x)"
-    for axes, name, vectors in zip(panels, names, (before, after), strict=True):
-        for layer, vector in enumerate(vectors, 1):
-            spread = np.std(vector)
-            axes.plot(layer + aside, vector, ".", color="C0", ms=3, alpha=0.6)
-            axes.plot([layer] * 2, [-spread, spread], color="C1", lw=3)
-            words = {"ha": "center", "color": "C1", "size": 11, "weight": "bold"}
-            axes.text(layer, 1.08 * np.max(before), f"{spread:.1f}", **words)
-        axes.set_title(f"{name}, and its standard deviation", pad=14)
-        axes.set(xticks=range(1, len(vectors) + 1), xlabel="at the start of layer")
-        axes.spines[["top", "right"]].set_visible(False)
-    figure.suptitle("x grows from layer to layer; normalized, it keeps its size")
-    panels[0].set_ylabel("the numbers of “▁gato”")
+    for number, (name, vectors) in enumerate(zip(names, (before, after), strict=True)):
+        spread, place = np.std(vectors, axis=-1), {"color": f"C{number}", "size": 12}
+        layers = np.arange(1, len(spread) + 1)
+        axes.plot(layers, spread, "o-", lw=2.2, color=f"C{number}")
+        axes.text(layers[-1] + 0.15, spread[-1], name, va="center", **place)
+        for end in (0, -1) if number == 0 else (-1,):
+            height = spread[end] + 0.07 * np.max(np.std(before, axis=-1))
+            aside = "center" if end else "right"
+            axes.text(layers[end], height, f"{spread[end]:.1f}", ha=aside, **place)
+    axes.set(xticks=layers, xlim=(0.7, len(layers) + 1.3))
+    axes.set_ylim(0, 1.2 * np.max(np.std(before, axis=-1)))
+    axes.set(xlabel="at the start of layer", ylabel="standard deviation")
+    axes.set_title("x grows from layer to layer; normalized, it keeps its size")
+    axes.spines[["top", "right"]].set_visible(False)
     plt.show()
 
 
@@ -400,29 +408,29 @@ def draw_warm_ups(schedules, trained):
     plt.show()
 
 
-def draw_history(history, steps, final):
-    """Draws what `fit` measured every some steps: losses and accuracies.
+def draw_history(history, steps, final, least=0.8):
+    """Draws the accuracies that `fit` measured every some steps, above the ``least``.
 
     A star marks the ``final`` accuracy: that of the averaged weights.
     """
     ends = steps * np.arange(1, len(history["loss"]) + 1)
-    layout = {"figsize": (9, 3.2), "layout": "constrained"}
-    figure, panels = plt.subplots(1, 2, **layout)
+    _, axes = plt.subplots(figsize=(7.5, 3.2), layout="constrained")
     lines = {"training": ("", ends - steps / 2), "validation": ("val_", ends)}
-    labels = "loss (nats), logarithmic", "accuracy"
-    for axes, key, label in zip(panels, ("loss", "accuracy"), labels, strict=True):
-        for number, (name, (prefix, at)) in enumerate(lines.items()):
-            axes.plot(at, history[prefix + key], "o-", color=f"C{number}", lw=2)
-            place = {"transform": axes.transAxes, "color": f"C{number}", "size": 12}
-            axes.text(0.45, 0.65 - 0.12 * number, name, **place)
-        axes.set(xlabel="training step", title=label, xlim=(0, 1.08 * ends[-1]))
-        axes.spines[["top", "right"]].set_visible(False)
-    panels[0].set(yscale="log", yticks=[0.1, 1, 10], yticklabels=["0.1", "1", "10"])
-    panels[1].set(ylim=(0, 1.15), yticks=[0, 0.5, 1], yticklabels=["0%", "50%", "100%"])
-    panels[1].plot(ends[-1], final, "*", color="C2", ms=14, zorder=4)
-    words = {"ha": "right", "color": "C2", "size": 12}
-    panels[1].text(1.02 * ends[-1], 1.07, "averaged weights", **words)
-    figure.suptitle(f"{final:.1%} of the next tokens of unseen sentences are right")
+    beside = {"textcoords": "offset points", "size": 12}
+    for number, (name, (prefix, at)) in enumerate(lines.items()):
+        values = history[prefix + "accuracy"]
+        axes.plot(at, values, "o-", color=f"C{number}", lw=2)
+        place = {"xytext": (-6, 10), "ha": "right"} if number else {"xytext": (6, -16)}
+        axes.annotate(name, (at[3], values[3]), color=f"C{number}", **place, **beside)
+    axes.plot(ends[-1], final, "*", color="C2", ms=14, zorder=4, clip_on=final < least)
+    place = {"xytext": (10, -4), "color": "C2", **beside}
+    words = f"{final:.1%} with\naveraged weights"
+    axes.annotate(words, (ends[-1], final), **place, va="top")
+    axes.set(xlim=(0, 1.25 * ends[-1]), xticks=ends[1::2], ylim=(least, 1.01))
+    axes.yaxis.set_major_formatter(lambda share, _: f"{share:.0%}")
+    axes.set(xlabel="training step", ylabel="accuracy")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.set_title(f"{final:.1%} of the next tokens of unseen sentences are right")
     plt.show()
 
 
@@ -433,7 +441,7 @@ def draw_decoding(model, tokenizer, text, steps=4):
     """
     source = np.array([[*tokenizer.encode([text])[0], END_ID]])
     written, sentences = [START_ID], {}
-    figure, axes = plt.subplots(figsize=(9, 1.05 * steps + 0.9), layout="constrained")
+    figure, axes = plt.subplots(figsize=(9, 1.05 * steps + 1.7), layout="constrained")
     for step in range(steps):
         logits = model((source, np.array([written])))[0, -1]
         shares = np.array(tf.nn.softmax(logits))
@@ -460,10 +468,15 @@ def draw_decoding(model, tokenizer, text, steps=4):
         both = zip(tokenizer.tokens([*map(int, best[:2])]), shares[best], strict=False)
         words = " and ".join(f"“{token}” has {share:.2f}" for token, share in both)
         sentences[shares[best[0]]] = f"It hesitates most at step {step + 1}: {words}."
-    axes.set(xlim=(-0.6, left + 2.5), ylim=(steps - 0.45, -0.95))
-    heads = {0: "the decoder reads", left: "probability of the next token"}
-    for x, words in heads.items():
-        axes.text(x - 0.4 * (not x), -0.7, words, color="0.3", size=11)
+    axes.set(xlim=(-0.6, left + 2.5), ylim=(steps - 0.45, -1.85))
+    style = {"boxstyle": "round", "fc": "#fde5cd", "ec": "0.6"}
+    words = f"the encoder's {source.shape[1]} vectors of “{text}”"
+    axes.text(-0.4, -1.2, words, va="center", bbox=style)
+    heads = {(-0.5, -1.6): "at each step, the decoder reads"}
+    heads |= {(-0.5, -0.7): "and these tokens"}
+    heads |= {(left, -0.7): "probability of the next token"}
+    for place, words in heads.items():
+        axes.text(*place, words, color="0.3", size=11)
     axes.axis("off")
     figure.suptitle("The likeliest token (red) becomes part of the next input")
     plt.show()
@@ -483,6 +496,41 @@ such as “{likely[int(likely[0] == tokens[low])]}” with {second:.2f}.
 """)
 
 
+def say_losses(training, validation):
+    """Says what two losses with the same weights show, and the mean probability."""
+    text = f"With the averaged weights, the loss is {validation:.3f} nats on "
+    text += f"validation sentences and {training:.3f} on training sentences. "
+    if validation < 0.8 * training:
+        text += "The weights are the same, so the validation sentences are easier: "
+        text += "they have the higher accuracy in the picture, too.\n\n"
+    else:
+        text += "A training point of the picture has earlier weights: it is the mean "
+        text += "over some steps.\n\n"
+    mean = f"e^{{-{validation:.3f}}} = {np.exp(-validation):.2f}"
+    text += f"The geometric mean of $p$ is ${mean}$ for validation. "
+    text += "Label smoothing, which you left out, pulls it to 0.9."
+    say(text)
+
+
+def relatives(texts, pairs):
+    """For each text, the words it lacks in the source most like it, and that source."""
+    bags = [(source, {*source.split()}) for source, _ in pairs]
+    for words in ({*text.split()} for text in texts):
+        lacks = ((len(words - bag), len(bag - words), source) for source, bag in bags)
+        count, _, nearest = min(lacks)
+        yield count, nearest
+
+
+def show_relatives(rows, pairs):
+    """Shows translations, each with the training sentence that is most like its source.
+
+    The ``rows`` begin with source and translation.
+    """
+    near = relatives([row[0] for row in rows], pairs)
+    for (source, written, *_), (_, nearest) in zip(rows, near, strict=True):
+        print(f"{source}  →  {written}\n    in training: {nearest}")
+
+
 def say_differences(rows, pairs):
     """Says how many translations equal their reference, and shows some others.
 
@@ -491,7 +539,10 @@ def say_differences(rows, pairs):
     """
     wrong = [row for row in rows if row[1] != row[2]]
     seen = {source for source, _ in pairs} & {row[0] for row in rows}
-    text = f"{len(seen)} of the {len(rows)} occur in training. "
+    lacks = [count for count, _ in relatives([row[0] for row in rows], pairs)]
+    near = sum(count <= 1 for count in lacks)
+    text = f"{len(seen)} of the {len(rows)} occur in training, but {near} have all "
+    text += "their words except one in a training sentence. "
     text += f"**{len(rows) - len(wrong)}** translations equal their reference."
     text += " These differ:\n\n" * bool(wrong)
     for source, written, reference in wrong[:3]:
@@ -521,3 +572,20 @@ def say_most(head, most, meanings):
             text += f"* For “{token}”, the head reads “{most[token]}” most"
             text += f", and not “{meaning}”\n" if most[token] != meaning else "\n"
     say(text)
+
+
+def best_head(model, tokenizer, text, written):
+    """Picks the head of cross-attention that gives the end of a text the least.
+
+    Gives the tokens that it reads, its weights (target, source) and its name.
+    """
+    source = [*tokenizer.encode([text])[0], END_ID]
+    target_in = [START_ID, *tokenizer.processor.piece_to_id(written[:-1])]
+    model((np.array([source]), np.array([target_in])))
+    weights = np.stack(
+        [layer.cross_attention.weights_seen[0] for layer in model.decoder.stack]
+    )  # (layers, heads, target, source)
+    at_the_end = weights[..., -2:].mean(axis=(-1, -2))  # (layers, heads)
+    layer, head = np.unravel_index(at_the_end.argmin(), at_the_end.shape)
+    name = f"head {head + 1} of layer {layer + 1}"
+    return tokenizer.tokens(source), weights[layer, head], name

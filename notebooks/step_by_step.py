@@ -111,13 +111,18 @@ def batch(pairs):
     return (ids(source), before), ids([f"{text} <end>" for text in target])
 
 
+def untrained_copy(model):
+    """A model of the same sizes, with random weights."""
+    copy = model.from_config(model.get_config())
+    copy.build()
+    return copy
+
+
 def train(model):
-    """Trains a model on the pairs, and returns a copy that is not trained.
+    """Trains a model on the pairs.
 
     Prints the losses, and how many other sentences are translated without a mistake.
     """
-    untrained = model.from_config(model.get_config())
-    untrained.build()
     optimizer = keras.optimizers.Adam(3e-3, beta_2=0.98)
     model.compile(optimizer=optimizer, loss=masked_loss)
     inputs, labels = batch(TRAINING)
@@ -128,7 +133,6 @@ def train(model):
     print(
         f"{right} of {len(HELD_OUT)} other sentences are translated without a mistake"
     )
-    return untrained
 
 
 def translate(model, texts):
@@ -400,9 +404,14 @@ def without_bar(figure, size):
 
 
 def frame_largest(panel, weights, rows=None):
-    """Frames the largest weight of each row, or of some rows, with its percentage."""
-    for row in range(len(weights)) if rows is None else rows:
-        column = weights[row].argmax()
+    """Frames the largest weight of each row, or of some rows, with its percentage.
+
+    Weights that have the same percentage get a frame each.
+    """
+    shown = np.round(100 * np.array(weights))
+    for row, column in np.argwhere(shown == shown.max(axis=1, keepdims=True)):
+        if rows is not None and row not in rows:
+            continue
         corner = column - 0.46, row - 0.46
         frame = plt.Rectangle(corner, 0.92, 0.92, fill=False, ec="C1", lw=3)
         panel.add_patch(frame)
@@ -423,33 +432,35 @@ def draw_weights(queries, keys, weights, title, **names):
     return figure
 
 
-def draw_kinds(english, spanish, kinds):
-    """Draws the three kinds of attention; frames show what writes the last word."""
+def draw_decoder(english, spanish, past, cross):
+    """Draws both attentions of the decoder; frames show what writes the last word."""
     source, target = english.split(), spanish.split()
     read, written = ["<start>", *target], [f"→ {x}" for x in (*target, "<end>")]
-    titles = (
-        "encoder self-attention:\nsource reads source",
-        "decoder self-attention:\ntarget reads its past",
-        "cross-attention:\ntarget reads source",
+    parts = (
+        (past, read, "decoder self-attention:\ntarget reads its past"),
+        (cross, source, "cross-attention:\ntarget reads source"),
     )
-    sides = (source, source), (written, read), (written, source)
-    _, panels = plt.subplots(1, 3, figsize=(9.6, 4.3), layout="constrained")
-    for panel, weights, title, (rows, columns) in zip(
-        panels, kinds, titles, sides, strict=True
-    ):
-        colours = plt.get_cmap("viridis").with_extremes(bad="0.88")
+    sizes = {"width_ratios": [len(read), len(source)]}
+    figure, panels = plt.subplots(
+        1, 2, figsize=(8, 4.3), layout="constrained", sharey=True, gridspec_kw=sizes
+    )
+    colours = plt.get_cmap("viridis").with_extremes(bad="0.88")
+    for panel, (weights, columns, title) in zip(panels, parts, strict=True):
         hidden = np.triu(np.full(weights.shape, columns is read), 1)
         shown = np.ma.masked_array(weights, hidden)
-        panel.imshow(shown, cmap=colours, norm=PowerNorm(0.5, 0, 1))
-        frame_largest(panel, weights, [] if rows is source else [len(rows) - 2])
+        image = panel.imshow(shown, cmap=colours, norm=PowerNorm(0.5, 0, 1))
+        frame_largest(panel, weights, [len(written) - 2])
         panel.set_xticks(range(len(columns)), columns, rotation=90, size=12)
-        panel.set_yticks(range(len(rows)), rows, size=12)
+        panel.set_yticks(range(len(written)), written, size=12)
         panel.set_title(title, size=13)
-        if hidden.any():
-            panel.text(3.1, 0.4, "False", size=13, color="0.35", ha="center")
-    past, other = read[kinds[1][-2].argmax()], source[kinds[2][-2].argmax()]
-    title = f"To write “{target[-1]}”, the decoder reads “{past}” and “{other}”"
-    panels[0].figure.suptitle(title, size=14)
+        panel.set_anchor("N")
+    panels[0].text(3.1, 0.4, "False", size=13, color="0.35", ha="center")
+    bar = figure.colorbar(image, ax=panels, ticks=[0, 0.25, 1], shrink=0.7)
+    bar.ax.set_yticklabels(["0%", "25%", "100%"])
+    last = len(written) - 2
+    words = read[past[last].argmax()], source[cross[last].argmax()]
+    title = f"To write “{target[-1]}”, the decoder reads “{words[0]}” and “{words[1]}”"
+    figure.suptitle(title, size=14)
     plt.show()
 
 
@@ -462,6 +473,9 @@ def draw_heads(tokens, weights):
         if (row == row[0]).all()
     ]
     title = f"Every word reads {', '.join(found)}".replace("” in", "” most in", 1)
+    varying = [f"head {n}" for n, row in enumerate(best, 1) if (row != row[0]).any()]
+    if varying:
+        title += f"; {' and '.join(varying)} var{'y' if len(varying) > 1 else 'ies'}"
     names = {"rows": "word that reads (query)", "columns": "word that is read (key)"}
     return draw_weights(tokens, tokens, weights, title, **names)
 

@@ -45,11 +45,11 @@ assert len(unseen) > 100
 # Neither they nor the validation have a word that the few pairs lack, on either side.
 assert patterns.words(unseen + few_valid) <= patterns.words(few_pairs)
 assert len(few_pairs) == 100 and (1, "dónde") in patterns.words(few_pairs)
-# %% after: few = Translator.load("runs/few", "last")  # the weights after the last step
+# %% after: SEEN = {"few": few_pairs, "en_es": es_pairs["train"]}
 assert not any({*pairs} & {*unseen} for pairs in SEEN.values())
 steps = [measurements(f"runs/{run}")[-1]["step"] for run in SEEN]
 assert steps[0] == steps[1] and len(SEEN["en_es"]) > 1000, "as many steps, more pairs"
-# %% trained: few = Translator.load("runs/few", "last")  # the weights after the last step
+# %% trained: SEEN = {"few": few_pairs, "en_es": es_pairs["train"]}
 assert min(exact[run, "seen"] for run in SEEN) > 0.9
 assert exact["few", "unseen"] < 0.3 and exact["en_es", "unseen"] > 0.8
 # %% trained: rows = {run: measurements(f"runs/{run}") for run in SEEN}
@@ -57,9 +57,9 @@ ends = [[row["masked_accuracy"] for row in rows[run][-2:]] for run in SEEN]
 few, many = ends
 assert few[0] > 0.99 > 0.9 > few[1] and min(many) > 0.97, "with few pairs, a gap"
 for chosen in rows.values():
-    measured = [(row["step"], row["split"]) for row in chosen]
-    steps, sides = range(50, SPANISH_STEPS + 1, 50), ("train", "validation")
-    assert measured == [(step, side) for step in steps for side in sides]
+    for split, every in (("train", 50), ("validation", 50)):
+        measured = [row["step"] for row in chosen if row["split"] == split]
+        assert measured == [*range(every, SPANISH_STEPS + 1, every)]
 # The gap is there as soon as the training pairs are known, and it stays.
 late = [row for row in rows["few"] if row["step"] > SPANISH_STEPS / 2]
 late = [row["masked_accuracy"] for row in late if row["split"] == "validation"]

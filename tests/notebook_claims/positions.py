@@ -41,8 +41,11 @@ for k in (1, 3, 100, -7):
     # It is a rotation: its inverse is its transpose, and two shifts add up.
     assert np.allclose(matrix @ matrix.T, np.eye(D_MODEL))
     assert np.allclose(shift_matrix(1, D_MODEL) @ matrix, shift_matrix(k + 1, D_MODEL))
+# %% after: scores = encoding @ shift_matrix(3, D_MODEL) @ encoding[10]  # one a position
+assert scores.argmax() == 13
 # %% trained: one = targets[:, 5] == END  # sentences of one clause
 assert -0.05 < noun - math.log(2) < 0.2, "it hesitates between the two nouns"
+assert both > 0.9
 # %% after: accuracy = {kind: right(model, in_order) for kind, model in models.items()}
 # One answer to both orders is correct for one of them at most.
 assert accuracy["no positions"] <= 0.51
@@ -59,11 +62,15 @@ for kind, model in models.items():
     both = (np.asarray(model((x, into))) for x in (source, source[:, ::-1]))
     moved = abs(next(both) - next(both)).max()
     assert moved < 1e-3 if kind == "no positions" else moved > 0.002
-# %% after: shuffled = [shuffle_words(source) for source in sides]
+# %% after: shuffled = [patterns.shuffle_words(source, draw) for source in sides]
 assert same["no positions"] > 0.95
-# %% trained: shuffled = [shuffle_words(source) for source in sides]
+assert 0.3 < kept.mean() < 0.7, "in some"
+# %% trained: shuffled = [patterns.shuffle_words(source, draw) for source in sides]
 assert same["no positions"] == 1
 assert max(same["sinusoids"], same["learned"]) < 0.7, "they change many answers"
+for kind in ("sinusoids", "learned"):
+    equal = answers[kind] == np.array(translate(models[kind], shuffled))
+    assert equal[kept].mean() > 1.5 * equal[~kept].mean(), "more, with the first noun"
 # %% after: written = "the cat sees the dog and", "the dog sees the cat and"
 masked = change()
 with pictures.without_mask(model):
@@ -75,6 +82,7 @@ assert all(orderly), "the English comes out in good order"
 assert (np.flatnonzero(unchanged) == np.arange(trained, 24)).all()
 assert content == [1, 2, 4, 7, 8, 10] and trained == 12
 # %% trained: unchanged = (table == untouched).all(axis=1)[:24]
+assert {*longest} == {*content}, "the title"
 assert lengths[:trained].mean() > 2 * lengths[trained:].mean()
 # %% after: emptied = {}
 assert (positions.numpy() == table).all()

@@ -8,7 +8,6 @@ for file in (Path(tfxformer.__file__).parents[2] / "shared/data").rglob("*.tsv.g
 # %% after: print(f"{len(pairs):,} to train on, {len(validation)} to validate, {len(test)} to test")
 unseen = {portuguese for portuguese, _ in [*validation, *test]}
 assert not unseen & {portuguese for portuguese, _ in pairs}
-assert len(pairs) == 42_737, "the text has this number"
 files = (Path(tfxformer.__file__).parents[1] / "recipes").rglob("*.tsv")
 for text in [*(file.read_text("utf-8") for file in files), "\n".join(map(str, pairs))]:
     for sentence in ("O gato viu o cão, e o cão viu o gato", yours[:-1]):
@@ -21,10 +20,13 @@ first, second = cats
 before, sums = tensors["embeddings times √d"][0], tensors["= sum"][0]
 assert np.max(abs(before[first] - before[second])) < 1e-5
 assert np.max(abs(sums[first] - sums[second])) > 0.5
-# %% after: nouns = np.isin(words, ["▁gato", "▁cão"])
+# %% after: causal, weights = attention(query, key, value, look_ahead_mask(3))
+assert (np.array(weights)[0, 0][np.triu_indices(3, 1)] == 0).all(), "exactly 0"
+assert_allclose(attention(query, key, value, False)[1], 1 / 3, rtol=1e-5)
+# %% after: weights = np.array(ours.weights_seen[0])  # (heads, query, key)
 assert_allclose(weights.sum(axis=-1), 1, rtol=1e-5)
-assert np.ptp(shares) > 0.1, "the heads differ"
-assert nouns.sum() == 4 and len(words) == 14
+assert words.count("▁e") == 1, "the picture has one token"
+assert len({*weights[:, words.index("▁e")].argmax(axis=-1)}) > 1, "the heads differ"
 # %% after: words = pieces.tokens(source[0])
 assert words[-1] == "</s>" and len(words) > 5
 config = [trained.config[x] for x in ("d_model", "num_heads", "dff")]
@@ -52,6 +54,7 @@ assert (source[0].numpy() != PAD).all(), "the picture has no padding"
 weights = np.array(ours.self_attention.weights_seen[0])  # of all heads
 assert (weights[:, *np.triu_indices(len(reading), 1)] == 0).all()
 assert hidden.any() and (weights[0, :6, :6][hidden] == 0).all()
+assert (weights[0, :6, :6].argmax(axis=-1) == 0).all(), "all read <s> most"
 # %% after: moved = moves(lambda ids: large((ids, target_in)), source)
 assert moved < 1e-4
 # %% after: untrained = masked_loss(labels, logits)
@@ -85,13 +88,24 @@ assert shares.max(axis=-1).argmin() == 1, "the second step hesitates most"
 assert pieces.tokens(likely) == ["▁neighbour", "▁neighbor"], "two spellings"
 # %% after: rows = []
 assert not seen, "sentences that it has not seen"
+lacks = [count for count, _ in pictures.relatives([row[0] for row in rows], pairs)]
+assert np.mean(np.array(lacks) <= 1) > 0.75, "close relatives in training"
+# %% after: written, _ = translate(model, tokenizer, outside)
+[(lacks, _)] = pictures.relatives([outside], pairs)
+assert lacks >= 3, "no close relative"
+# %% after: for text in [
+third = shipped(
+    "vou então muito rapidamente partilhar convosco algumas histórias "
+    "de algumas coisas mágicas que aconteceram."
+)
+assert third.count("with you") == 2
 # %% trained: rows = []
 assert len(wrong) <= 4, "your model translates"
 # %% after: print(pieces.tokens(ids), "→", tokens)
 word = pieces.tokens(ids)
 assert len(word) > 1, "it is not in the vocabulary"
 assert any(tokens[i:][: len(word)] == word for i in range(len(tokens))), "copied"
-# %% after: written, read, weights, name = best_head("este é o primeiro livro que eu fiz.")
+# %% after: pictures.say_most(name, most, meanings)
 assert_allclose(weights.sum(axis=-1), 1, rtol=1e-5)
 assert {*most} & {*meanings}, "the translation has at least one of the words"
 # %% after: copied = [i for i, token in enumerate(written) if token in pieces.tokens(ids)]

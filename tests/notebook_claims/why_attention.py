@@ -44,8 +44,8 @@ for i in range(3):
     assert not weights[i, real[i] :].numpy().any()  # padding: exactly 0
 # %% after: LONGER = "Transformer, twice the steps"
 # The trainings begin with different weights, and the two Transformers with the same.
-for name, other in combinations(untrained, 2):
-    assert not np.array_equal(name[LONGER][0], other[LONGER][0])
+firsts = {first[LONGER][0].tobytes() for first in untrained}
+assert len(firsts) == 3
 for first in untrained:
     for ours, theirs in zip(first[TRANSFORMER], first[LONGER], strict=True):
         np.testing.assert_array_equal(ours, theirs)
@@ -58,15 +58,14 @@ for name, losses in again.losses.items():
 for training in trainings:
     for name, values in training.times.items():
         assert len(values) == counts[name] - comparison.WARM_UP
-for training, (_, _, same) in enumerate(meetings):
-    for name in (LONGER, ATTENTION):
-        assert curves[name][training].min() <= same, "both reach it"
-assert lower.shape == (3,)
-
 # The rule of the verdicts.
 assert comparison.verdict([True] * 3) is True
 assert comparison.verdict([False] * 3) is False
 assert comparison.verdict([True, False, True]) is None
+# %% after: both = (LONGER, ATTENTION)
+for training, (_, _, same) in enumerate(meetings):
+    for name in (LONGER, ATTENTION):
+        assert curves[name][training].min() <= same, "both reach it"
 # %% trained: AVERAGED = 15  # steps
 assert all(rows.max() < 2 for rows in final.values())
 # %% trained: stripped = {"with both": both}
@@ -94,7 +93,7 @@ assert len(comparison.reading(models[ATTENTION], tokenizer, text)[1]) > 1
 # The column "on".
 assert A_BUCKET == 50 == len(test[LONGEST]) == len(test[BUCKETS[-1]]) == len(sources)
 assert len(long[:16]) == 16
-assert comparison.time_lengths.__defaults__ == (6,)
+assert comparison.time_lengths.__defaults__ == (3,)
 assert [*comparison.FOUND] == [*CLAIMS] == [*range(1, 9)]
 # %% trained: BUCKETS = (10, 20, 30, 40, 60)  # source tokens; training has up to LONGEST
 assert translations[LONGER, LONGEST] != translations[TRANSFORMER, LONGEST]
