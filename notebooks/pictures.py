@@ -508,7 +508,7 @@ def say_losses(training, validation):
         text += "over some steps.\n\n"
     mean = f"e^{{-{validation:.3f}}} = {np.exp(-validation):.2f}"
     text += f"The geometric mean of $p$ is ${mean}$ for validation. "
-    text += "Label smoothing, which you left out, pulls it to 0.9."
+    text += "Label smoothing, which you left out, has its lowest loss at 0.9."
     say(text)
 
 

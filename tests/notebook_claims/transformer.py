@@ -112,6 +112,8 @@ assert {*most} & {*meanings}, "the translation has at least one of the words"
 assert len(written) >= len(ids), "all pieces of the word are drawn"
 # %% after: served = tf.saved_model.load("mine/1").signatures["translate"]
 assert answer[0].decode() == shipped(text)
+# %% trained: pictures.show_relatives([(outside, written)], pairs)
+assert written != shipped(outside), "your model fails outside their patterns"
 # %% answer: 1
 assert np.max(abs(there[:, ::-1] - back)) < 1e-5
 # %% answer: 3
