@@ -114,7 +114,8 @@ def draw_vector_lengths(lengths, tokens, content):
     first = content[: len(content) // 2]  # noun, verb, noun
     for x, name in zip(first, ("noun", "verb", "noun"), strict=True):
         axes.text(x, lengths[x], name, color="C0", size=12, ha="center", va="bottom")
-    axes.text(count - 0.4, 3 * lengths[count], "untrained", color="0.4", size=12)
+    where = {"textcoords": "offset points", "color": "0.4", "size": 12}
+    axes.annotate("untrained", (count - 0.4, lengths[count]), (0, 5), **where)
     axes.set(ylim=(0, 1.1 * lengths.max()), ylabel="length of the vector")
     axes.set(xlabel="position, and a token that may be there")
     axes.set_title("The longest vectors are at the places of nouns and verbs")
