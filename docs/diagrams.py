@@ -298,6 +298,95 @@ def decoder_layer():
     return d
 
 
+def encoder():
+    """The stack of encoder layers, with shapes."""
+    d = Diagram(70, 13)
+    _stack(d, "Encoder", 7, "source\nids", "context")
+    return d
+
+
+def decoder():
+    """The stack of decoder layers, each of which reads the encoder's output."""
+    d = Diagram(70, 18)
+    layers = _stack(d, "Decoder", 7, "target\nids", "hidden\nstates")
+    d.say(35, 16.6, "context, the encoder's output", 8)
+    d.line((min(layers), 14), (max(layers), 14))
+    d.line((35, 15.4), (35, 14))
+    for x in layers:
+        d.arrow((x, 14), (x, 9.5))
+    return d
+
+
+def _stack(d, name, y, ids, output):
+    """Draws a stack from left to right; returns the centres of its layers."""
+    boxes = (
+        (15, "Positional\nEmbedding", BLUE, 9.5),
+        (27.5, f"{name}\nLayer 1", ORANGE, 9.5),
+        (42.5, f"{name}\nLayer N", ORANGE, 9.5),
+        (54.3, "Layer\nNorm", YELLOW, 7.5),
+    )
+    d.frame(8.5, y - 4, 59.5, y + 4)
+    d.say(3.8, y, ids, 8)
+    d.say(65.8, y, output, 8)
+    left = 6.4
+    for x, words, colour, wide in boxes:
+        d.arrow((left, y), (x - wide / 2, y))
+        d.box(x, y, words, colour, w=wide, h=5, size=8)
+        left = x + wide / 2
+    d.arrow((left, y), (62, y))
+    d.box(35, y, "…", "white", w=2.4, h=2.4, size=9, ec="none")
+    d.say(3.8, y - 5.4, "(batch, length)", 6.5, SOFT)
+    d.say(64.3, y - 5.4, "(batch, length, d_model)", 6.5, SOFT)
+    return [x for x, words, _, _ in boxes if words.startswith(name)]
+
+
+def transformer():
+    """The whole Transformer, pre-norm, with the names of the lesson's classes."""
+    d = Diagram(70, 77)
+    encoder, decoder = 17.5, 52.5
+    for x, name, side, layers in (
+        (encoder, "Encoder", -1, 43.5),
+        (decoder, "Decoder", 1, 56.5),
+    ):
+        top, ha = layers + 8, "right" if side > 0 else "left"
+        d.frame(x - 16, 5, x + 16, top, "white")
+        d.frame(x - 14, 13.3, x + 14, layers)
+        d.say(x + side * 15, top - 1.8, name, 9.5, ha=ha)
+        d.say(x + side * 13, layers - 1.5, f"{name}Layer × N", 8, SOFT, ha=ha)
+        d.arrow((x, 3.2), (x, 7))
+        d.box(x, 9, "PositionalEmbedding", BLUE, w=19)
+        d.line((x, 11), (x, 15))
+        d.arrow((x, layers - 3.7), (x, layers + 2))
+        d.box(x, layers + 3.3, "LayerNorm", YELLOW, h=2.6)
+    d.say(encoder, 2, "source ids", 8.5)
+    d.say(decoder, 2, "target ids, shifted right", 8.5)
+    _pre_norm(d, encoder, 14.3, "MultiHeadAttention", ORANGE, -1)
+    _pre_norm(d, encoder, 27.3, "feed_forward", GREEN, -1)
+    _pre_norm(d, decoder, 14.3, "MultiHeadAttention\n(causal mask)", ORANGE, 1)
+    _pre_norm(d, decoder, 27.3, "MultiHeadAttention\n(cross-attention)", ORANGE, 1)
+    _pre_norm(d, decoder, 40.3, "feed_forward", GREEN, 1)
+    # The encoder's output goes to cross-attention in each decoder layer.
+    d.arrow((encoder, 48.1), (encoder, 53.5), (35, 53.5), (35, 34.9), (43, 34.9))
+    d.say(encoder, 55, "context: the keys and values", 8, SOFT)
+    d.arrow((decoder, 61.1), (decoder, 66.5))
+    d.box(decoder, 68.5, "logits", GREY)
+    d.arrow((decoder, 70.5), (decoder, 73.3))
+    d.say(decoder, 74.8, "(batch, target, vocabulary)", 8)
+    return d
+
+
+def _pre_norm(d, x, turn, words, colour, side):
+    """Draws a pre-norm sublayer from bottom to top, with its residual connection."""
+    d.arrow((x, turn - 0.5), (x, turn + 1.6))
+    d.box(x, turn + 2.9, "LayerNorm", YELLOW, h=2.6)
+    d.arrow((x, turn + 4.2), (x, turn + 5.4))
+    d.box(x, turn + 7.6, words, colour, w=19, h=4.4, size=8)
+    d.arrow((x, turn + 9.8), (x, turn + 11))
+    d.plus(x, turn + 12.2)
+    edge, top = x + side * 11.7, turn + 12.2
+    d.arrow((x, turn), (edge, turn), (edge, top), (x + side * 1.3, top), colour=PATH)
+
+
 def pre_and_post_norm():
     """Where the paper normalizes, and where the shipped model does."""
     d = Diagram(70, 42)
@@ -367,7 +456,10 @@ DIAGRAMS = (
     scaled_dot_product,
     multi_head,
     encoder_layer,
+    encoder,
     decoder_layer,
+    decoder,
+    transformer,
     pre_and_post_norm,
     teacher_forcing,
 )

@@ -301,6 +301,26 @@ def draw_shares(title, names, shares):
     plt.show()
 
 
+def draw_scores(known, strange):
+    """Draws the scores of a test as dots, and those of strange texts by their text."""
+    below = sum(score < min(known) for score in strange.values())
+    _, axes = plt.subplots(figsize=(8, 2.4), layout="constrained")
+    places = np.random.default_rng(0).uniform(-0.12, 0.12, len(known))
+    axes.plot(known, places, "o", color="C0", ms=5, alpha=0.3)
+    axes.text(
+        np.median(known), -0.35, f"{len(known)} of the test", ha="center", color="C0"
+    )
+    for place, (text, score) in enumerate(strange.items()):
+        axes.plot(score, 0, "o", color="C1", ms=8)
+        where = {"xytext": (0, 14 + 17 * (place % 2)), "textcoords": "offset points"}
+        axes.annotate(text, (score, 0), ha="center", color="C1", **where)
+    title = f"{below} of {len(strange)} strange utterances score below all of the test"
+    axes.set(xlabel="score of the reply", ylim=(-0.5, 0.9), yticks=[], title=title)
+    axes.margins(x=0.12)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    plt.show()
+
+
 def draw_gap(title, runs):
     """Draws the correct tokens of runs in training and validation, ``{name: rows}``.
 

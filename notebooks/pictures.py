@@ -1,7 +1,8 @@
 """The pictures and sentences of `positions.ipynb` and `transformer.ipynb`.
 
-Three functions make what the notebooks use: `without_mask` changes a model,
-`make_batches` groups pairs of sentences, and `best_head` picks a head.
+Four functions make or test what the notebooks use: `without_mask` changes a model,
+`make_batches` groups pairs of sentences, `check` compares layers, and `best_head` picks
+a head.
 """
 
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import tensorflow as tf
 from IPython.display import display
+from numpy.testing import assert_allclose
 
 from tfxformer import GlobalSelfAttention, plots
 from tfxformer.notebooks.comparison import draw, say
@@ -209,9 +211,29 @@ def make_batches(pairs, prepare, batch_size=64):
     return data.with_options(options)
 
 
+def check(ours, inputs, theirs, *args, **kwargs):
+    """Gives our layer the weights of the package's, and compares their outputs."""
+    expected = theirs(*args, **kwargs)
+    ours(*inputs)  # makes the weights
+    ours.set_weights(theirs.get_weights())
+    assert_allclose(ours(*inputs), expected, atol=1e-4)
+    print(f"{type(ours).__name__} equals the package's; output {tuple(expected.shape)}")
+
+
+def numbered(tokens):
+    """Tokens with a number where they occur more than once, such as "▁cat 2"."""
+    return [
+        f"{token} {tokens[: place + 1].count(token)}"
+        if tokens.count(token) > 1
+        else token
+        for place, token in enumerate(tokens)
+    ]
+
+
 def draw_heads(tokens, weights, query):
     """Draws what each head reads from one token; the title has what it reads most."""
     weights, most = weights[:, tokens.index(query)], {}  # (heads, key)
+    tokens = numbered(tokens)
     for head, row in enumerate(weights, 1):
         most.setdefault(tokens[row.argmax()], []).append(str(head))
     reads = [

@@ -4,10 +4,10 @@ assert {*first} <= {source for source, _ in chat_train}
 expected = dict(chat_train)
 assert bot(first) == [expected[utterance] for utterance in first]
 assert bot("Where is the ball?") == "The ball is under the bed."
-# %% after: replies = bot(list(sources))
-assert replies == bot(list(sources))
+# %% after: replies, scores = bot.translate(list(sources))
+assert replies == bot(list(sources)) and len(scores) == 200
 assert not {*sources} & {source for source, _ in chat_train}
-# %% trained: replies = bot(list(sources))
+# %% trained: replies, scores = bot.translate(list(sources))
 assert share > 0.8
 # %% after: asked = "What is my name?"
 # The reply does not depend on the utterances before it.
@@ -19,8 +19,17 @@ assert [utterance in trained for utterance in talk] == 2 * [True, False] + 2 * [
 scores = [score for _, score in answers]
 names, others = scores[0:4:2], scores[1:4:2] + scores[4:]
 assert min(names) > max(others), "trained pairs have the highest scores"
-# %% trained: sampling = DecodingOptions(sampling=True, top_p=0.5, n_best=4, seed=1)
-assert len({reply for reply, _ in replies}) > 1, "the draws differ"
+assert len(strange) == 3 and asked in strange
+# %% after: for top_p in (0.7, 1):
+few = Translator.load(
+    options=DecodingOptions(sampling=True, top_p=0.7, seed=1, n_best=4)
+)
+right_ones = {f"Shall we have dinner out {day}?" for day in ("today", "tonight")}
+[chosen] = few.n_best(["Vamos jantar fora hoje?"])
+assert {text for text, _ in chosen} <= right_ones, "all are right"
+assert not {text for text, _ in drawn} & right_ones, (
+    "each has a token that does not belong"
+)
 # %% after: draw = random.Random(0)
 assert patterns.agree("blanco", feminine=True, plural=True) == "blancas"
 assert patterns.agree("azul", feminine=True, plural=True) == "azules"
