@@ -306,7 +306,7 @@ def encoder():
 
 
 def decoder():
-    """The stack of decoder layers, each of which reads the encoder's output."""
+    """The stack of decoder layers. Each layer reads the encoder's output."""
     d = Diagram(70, 18)
     layers = _stack(d, "Decoder", 7, "target\nids", "hidden\nstates")
     d.say(35, 16.6, "context, the encoder's output", 8)

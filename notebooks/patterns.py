@@ -302,7 +302,7 @@ def draw_shares(title, names, shares):
 
 
 def draw_scores(known, strange):
-    """Draws the scores of a test as dots, and those of strange texts by their text."""
+    """Draws the scores of a test as dots, and those of strange texts with labels."""
     below = sum(score < min(known) for score in strange.values())
     _, axes = plt.subplots(figsize=(8, 2.4), layout="constrained")
     places = np.random.default_rng(0).uniform(-0.12, 0.12, len(known))
