@@ -31,7 +31,7 @@ WARM_UP = 5  # steps that are not timed: the first ones compile
 COLOURS = {
     "GRU": 2,
     "GRU with attention": 1,
-    "Transformer, twice the steps": 3,
+    "Transformer, same time": 3,
     "attention blocked": 7,
     "without residuals": 5,
     "without normalization": 6,
@@ -40,11 +40,11 @@ CLAIMS = {
     1: "A step of the Transformer takes less time than one of the GRU with attention",
     2: "After the same steps, the Transformer has a lower loss than the GRU with "
     "attention",
-    3: "With twice the steps, the Transformer reaches the same loss in less time than "
-    "the GRU with attention",
+    3: "After about the same time, the Transformer has a lower loss than the GRU with "
+    "attention",
     4: "At every length, a step of the Transformer takes less time than one of the "
     "plain GRU",
-    5: "With twice the steps, the Transformer translates more long sentences exactly "
+    5: "After about the same time, the Transformer has a higher BLEU on long sentences "
     "than the GRU with attention",
     6: "On sentences longer than in training, the Transformer keeps more of its BLEU "
     "than the GRU with attention",
@@ -104,9 +104,9 @@ def conclude():
     holds = {number: row[0] for number, row in FOUND.items()}
     areas = {
         1: "the time of a step",
-        3: "the time to the same loss, with twice the steps",
+        3: "what it learns in about the same time",
         2: "what it learns in the same steps",
-        5: "long sentences, after twice the steps",
+        5: "long sentences, after about the same time",
         6: "sentences longer than in training",
     }
     lines = [
@@ -114,7 +114,7 @@ def conclude():
         "attention:",
         "",
     ]
-    for value, name in {True: "Better", False: "Worse", None: "Undecided"}.items():
+    for value, name in {True: "Better", False: "Not better", None: "Undecided"}.items():
         found = [area for number, area in areas.items() if holds[number] is value]
         if found:
             lines.append(f"* **{name}**: {'; '.join(found)}.")
@@ -126,7 +126,7 @@ def conclude():
         is False,
         "In the same steps, the Transformer learns less than the GRU with "
         "attention.": holds[2] is False,
-        "With twice the steps, it reaches the same loss in less time.": holds[3],
+        "In about the same time, it learns more.": holds[3],
     }
     told = " ".join(sentence for sentence, true in told.items() if true)
     lines += ["", f"**To remember:** {told}"]
@@ -504,28 +504,25 @@ def smooth(rows, count):
     return np.array([np.convolve(row, kernel, mode="valid") for row in rows])
 
 
-def draw(panels, **settings):
-    """Draws panels side by side, ``{title: {name: points (x, y)}}``; returns axes.
+def draw(title, lines, **settings):
+    """Draws lines ``{name: points (x, y)}``, each with its name at its end.
 
-    Each line has its name at its end.
+    Returns the axes.
     """
-    layout = {"figsize": (8, 3.3), "layout": "constrained"}
-    _, axes = plt.subplots(1, len(panels), squeeze=False, sharey=True, **layout)
-    for panel, (title, lines) in zip(axes[0], panels.items(), strict=True):
-        ends = []
-        for number, (name, points) in enumerate(lines.items()):
-            number = COLOURS.get(name, number)
-            x, y = np.transpose(points)
-            style = ("-", "--", "-.", ":")[number % 4]
-            panel.plot(x, y, style, color=f"C{number}", marker="", lw=2.2)
-            ends.append((x[-1], y[-1], name, f"C{number}"))
-        panel.set(title=title, **settings)
-        panel.minorticks_off()
-        panel.label_outer()
-        panel.grid(alpha=0.3)
-        panel.spines[["top", "right"]].set_visible(False)  # names may cross them
-        name_ends(panel, ends)
-    return axes[0]
+    _, axes = plt.subplots(figsize=(8, 3.3), layout="constrained")
+    ends = []
+    for number, (name, points) in enumerate(lines.items()):
+        number = COLOURS.get(name, number)
+        x, y = np.transpose(points)
+        style = ("-", "--", "-.", ":")[number % 4]
+        axes.plot(x, y, style, color=f"C{number}", marker="", lw=2.2)
+        ends.append((x[-1], y[-1], name, f"C{number}"))
+    axes.set(title=title, **settings)
+    axes.minorticks_off()
+    axes.grid(alpha=0.3)
+    axes.spines[["top", "right"]].set_visible(False)  # names may cross them
+    name_ends(axes, ends)
+    return axes
 
 
 def log_axis(values, room=1.0):
@@ -542,58 +539,35 @@ def log_axis(values, room=1.0):
     return shown | {"ylim": (low, high)}
 
 
-def mark_ratios(axes, lower, upper):
-    """Joins the points of two lines above each x, and writes their ratio below."""
-    for (x, y), (_, other) in zip(lower, upper, strict=False):
-        axes.plot([x, x], [y, other], color="0.6", lw=1, zorder=1)
-        where = {"textcoords": "offset points", "ha": "center", "va": "top"}
-        place = x, min(y, other)
-        axes.annotate(f"×{other / y:.2f}", place, (0, -7), color="0.35", **where)
+def mark_ratios(axes, lower, upper, name):
+    """Joins the points of two lines above each x, and writes their ratio below.
 
-
-def draw_training(title, xlabel, lines, bands):
-    """Draws losses ``{name: points}``, with a band from the lowest to the highest.
-
-    The bands are ``{name: (x, lowest, highest)}``. Returns the axes.
+    The first ratio names the line that it is the ratio of.
     """
-    axis = log_axis([y for points in lines.values() for _, y in points])
-    ylabel = "training loss (nats per token)"
-    [axes] = draw({title: lines}, ylabel=ylabel, **axis)
-    for number, (name, band) in enumerate(bands.items()):
-        colour = f"C{COLOURS.get(name, number)}"
-        axes.fill_between(*band, color=colour, alpha=0.2, lw=0)
-    axes.set_xlabel(xlabel)
-    return axes
+    for number, ((x, y), (_, other)) in enumerate(zip(lower, upper, strict=False)):
+        axes.plot([x, x], [y, other], color="0.6", lw=1, zorder=1)
+        side = "center" if number else "left"
+        where = {"textcoords": "offset points", "ha": side, "va": "top"}
+        place = x, min(y, other)
+        text = f"×{other / y:.2f}" if number else f"{name} ×{other / y:.2f}"
+        axes.annotate(text, place, (0, -7), color="0.35", **where)
 
 
-def draw_steps(curves, at):
-    """Draws losses ``{name: (training, step)}`` by steps ``{name: (step,)}``."""
+def draw_training(title, xlabel, curves, at):
+    """Draws losses ``{name: (training, step)}`` at the places ``{name: (step,)}``.
+
+    A line is the mean of the trainings, and its band goes from the lowest to the
+    highest.
+    """
     means = {name: rows.mean(axis=0) for name, rows in curves.items()}
     lines = {name: [*zip(at[name], mean, strict=True)] for name, mean in means.items()}
-    bands = {n: (at[n], r.min(axis=0), r.max(axis=0)) for n, r in curves.items()}
-    lowest = min(means, key=lambda name: means[name][-1])
-    title = f"After {at[lowest][-1]} steps, the {lowest} has the lowest loss"
-    draw_training(title, "steps", lines, bands)
-    plt.show()
-
-
-def draw_seconds(curves, seconds, meetings):
-    """Draws losses by seconds, and when both models reach the same one.
-
-    ``meetings`` has the two times and the loss of each training.
-    """
-    means = {name: rows.mean(axis=0) for name, rows in curves.items()}
-    lines = {n: [*zip(seconds[n], mean, strict=True)] for n, mean in means.items()}
-    bands = {n: (seconds[n], r.min(axis=0), r.max(axis=0)) for n, r in curves.items()}
-    sooner = sum(first < second for first, second, _ in meetings)
-    title = f"In {sooner} of {len(meetings)} trainings, the Transformer is first"
-    xlabel = "seconds (steps times the median of a step)"
-    axes = draw_training(title, xlabel, lines, bands)
-    first, second, loss = np.mean(meetings, axis=0)
-    axes.plot([first, second], [loss, loss], "ko-", ms=6)
-    for x in (first, second):
-        where = {"ha": "right", "va": "top", "textcoords": "offset points"}
-        axes.annotate(f"{x:.1f} s", (x, loss), (-4, -5), **where)
+    axis = log_axis(np.concatenate([*means.values()]))
+    ylabel = "training loss (nats per token)"
+    axes = draw(title, lines, xlabel=xlabel, ylabel=ylabel, **axis)
+    for number, (name, rows) in enumerate(curves.items()):
+        colour = f"C{COLOURS.get(name, number)}"
+        band = at[name], rows.min(axis=0), rows.max(axis=0)
+        axes.fill_between(*band, color=colour, alpha=0.2, lw=0)
     plt.show()
 
 
@@ -630,8 +604,8 @@ def draw_lengths(lines, lower, upper):
     title = "Longer sentences slow the Transformer least"
     axis = log_axis([y for points in lines.values() for _, y in points], room=0.8)
     ylabel = "milliseconds per step (median)"
-    [axes] = draw({title: lines}, ylabel=ylabel, xscale="log", **axis)
-    mark_ratios(axes, lines[lower], lines[upper])
+    axes = draw(title, lines, ylabel=ylabel, xscale="log", **axis)
+    mark_ratios(axes, lines[lower], lines[upper], upper)
     axes.set_xlabel("tokens of each sentence (1,024 in a batch)")
     lengths = [x for x, _ in lines[lower]]
     axes.set_xticks(lengths, lengths)
@@ -641,7 +615,7 @@ def draw_lengths(lines, lower, upper):
 def draw_quality(lines, ranges):
     """Draws BLEU by length; the last length is longer than any in training."""
     title = "BLEU falls beyond the lengths of training"
-    [axes] = draw({title: lines}, ylabel="BLEU (0 to 100)", ylim=(0, 100))
+    axes = draw(title, lines, ylabel="BLEU (0 to 100)", ylim=(0, 100))
     last = len(ranges) - 1
     axes.set_xticks(range(len(ranges)), ranges)
     axes.set_xlabel("tokens of the source")
@@ -652,11 +626,8 @@ def draw_quality(lines, ranges):
 
 def draw_gradients(lines, same):
     """Draws gradients by distance; words at the same place are ``same`` steps apart."""
-    [axes] = draw(
-        {"Attention carries the gradient to distant words": lines},
-        ylabel="norm of the gradient",
-        yscale="log",
-    )
+    title = "Attention carries the gradient to distant words"
+    axes = draw(title, lines, ylabel="norm of the gradient", yscale="log")
     axes.set_xlabel("steps between the words in the plain GRU")
     low, high = axes.get_ylim()
     axes.set_ylim(low, 30 * high)
@@ -731,6 +702,9 @@ def draw_paths():
         for n in range(last) if chain else ():
             style = "->" if plain or n >= count - 1 else "<->"
             arrow(n, n + 1, y, red=plain, style=style)
+            if plain:
+                middle = (at[n] + at[n + 1]) / 2
+                axes.text(middle, y + 0.18, n + 1, color="C3", ha="center", size=9)
         if not chain:
             for side in (range(count), range(count, last + 1)):
                 for n in side:

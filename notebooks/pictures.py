@@ -173,7 +173,7 @@ def draw_work(lengths, counts):
     height = np.exp(np.interp(np.log(equal), np.log(lengths), np.log(scores)))
     title = f"At these sizes, scores take more work beyond {equal:.0f} tokens"
     lines = {name: [*zip(lengths, y, strict=True)] for name, y in counts.items()}
-    [axes] = draw({title: lines}, xscale="log", yscale="log")
+    axes = draw(title, lines, xscale="log", yscale="log")
     axes.plot(equal, height, "ko", ms=8, zorder=4)
     where = {"textcoords": "offset points", "ha": "right", "size": 11}
     axes.annotate(f"equal at {equal:.0f}", (equal, height), (-8, 6), **where)

@@ -1,3 +1,5 @@
+# %% after: translate = Translator.load()
+assert translate(sources)[0].endswith("his dog.") and "her dog" in translate(sources)[1]
 # %% after: WORDS = 40
 assert kept["attention"] > 1000 * kept["GRU"], "the first look"
 assert kept["GRU"] < 1e-6, "less than a millionth"
@@ -42,7 +44,7 @@ for i in range(3):
     np.testing.assert_allclose(context[i], expected[0], rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(weights[i], expected[1], rtol=1e-4, atol=1e-6)
     assert not weights[i, real[i] :].numpy().any()  # padding: exactly 0
-# %% after: LONGER = "Transformer, twice the steps"
+# %% after: LONGER = "Transformer, same time"  # as the GRU with attention
 # The trainings begin with different weights, and the two Transformers with the same.
 firsts = {first[LONGER][0].tobytes() for first in untrained}
 assert len(firsts) == 3
@@ -63,9 +65,10 @@ assert comparison.verdict([True] * 3) is True
 assert comparison.verdict([False] * 3) is False
 assert comparison.verdict([True, False, True]) is None
 # %% after: both = (LONGER, ATTENTION)
-for training, (_, _, same) in enumerate(meetings):
-    for name in (LONGER, ATTENTION):
-        assert curves[name][training].min() <= same, "both reach it"
+for name in both:
+    assert seconds[name][0] <= end <= seconds[name][-1], "both train until here"
+# %% trained: both = (LONGER, ATTENTION)
+assert 0.7 < seconds[LONGER][-1] / seconds[ATTENTION][-1] < 1.3, "about the same time"
 # %% trained: AVERAGED = 15  # steps
 assert all(rows.max() < 2 for rows in final.values())
 # %% trained: stripped = {"with both": both}
@@ -97,7 +100,7 @@ assert comparison.time_lengths.__defaults__ == (3,)
 assert [*comparison.FOUND] == [*CLAIMS] == [*range(1, 9)]
 # %% trained: BUCKETS = (10, 20, 30, 40, 60)  # source tokens; training has up to LONGEST
 assert translations[LONGER, LONGEST] != translations[TRANSFORMER, LONGEST]
-# %% trained: bleu, exact = scores(translations)
+# %% trained: bleu = scores(translations)
 assert bleu[LONGER, LONGEST] > bleu[TRANSFORMER, LONGEST], "more steps, other weights"
 for name in models:
     assert bleu[name, BUCKETS[-1]] < bleu[name, LONGEST], "the title"
