@@ -214,21 +214,6 @@ def begun(targets):
     return target_in
 
 
-def shuffle_words(text, draw):
-    """The same words in another order."""
-    return " ".join(draw.sample(text.split(), len(text.split())))
-
-
-def same_first_noun(texts, shuffled):
-    """Where the first noun of a clause is still the first, after its words moved."""
-    kept = []
-    for text, after in zip(texts, shuffled, strict=True):
-        _, first, _, _, second = text.split()
-        words = after.split()
-        kept.append(words.index(first) < words.index(second))
-    return np.array(kept)
-
-
 def in_english_order(answers):
     """Which answers have the order of a clause such as "the cat sees the dog"."""
     nouns = {being.split()[1] for being in BEINGS.values()}
@@ -324,24 +309,21 @@ def draw_scores(known, strange):
 def draw_gap(title, runs):
     """Draws the correct tokens of runs in training and validation, ``{name: rows}``.
 
-    A row of training has the mean since the row before it, so it is drawn as a stair.
+    A row of training has the mean since the row before it, so its point is between.
     """
     layout = {"figsize": (8, 3), "layout": "constrained", "sharey": True}
     figure, panels = plt.subplots(1, len(runs), **layout)
     figure.suptitle(title)
-    sides = ("train", "training", "C0", 9), ("validation", "validation", "C1", -14)
+    sides = ("train", "training", "C0", 0.28), ("validation", "validation", "C1", 0.1)
     for panel, (name, rows) in zip(panels, runs.items(), strict=True):
-        for split, side, color, up in sides:
+        for split, side, color, height in sides:
             chosen = [row for row in rows if row["split"] == split]
             x, y = ([row[key] for row in chosen] for key in ("step", "masked_accuracy"))
             if split == "train":
-                panel.stairs(y, [0, *x], baseline=None, color=color, lw=2.2)
-            else:
-                panel.plot(x, y, "o-", color=color, ms=4, lw=2.2)
-            where = {"textcoords": "offset points", "ha": "right", "size": 12}
-            where |= {"va": "bottom" if up > 0 else "top", "color": color}
-            text = f"{y[-1]:.0%} in {side}"
-            panel.annotate(text, (rows[-1]["step"], y[-1]), (0, up), **where)
+                x = np.mean([[0, *x[:-1]], x], axis=0)
+            panel.plot(x, y, "o-", color=color, ms=4, lw=2.2)
+            where = {"transform": panel.transAxes, "ha": "right", "size": 12}
+            panel.text(0.97, height, f"{side}: {y[-1]:.0%}", color=color, **where)
         panel.set(xlabel="training step", xlim=(0, None), ylim=(0, 1.2))
         panel.set_title(name, size=12)
         panel.set_yticks([0, 0.25, 0.5, 0.75, 1])

@@ -171,7 +171,7 @@ def draw_work(lengths, counts):
     gap = np.log2(np.divide(scores, network))
     equal = 2 ** np.interp(0, gap, np.log2(lengths))
     height = np.exp(np.interp(np.log(equal), np.log(lengths), np.log(scores)))
-    title = f"At these sizes, scores take more work beyond {equal:.0f} tokens"
+    title = f"Beyond {equal:.0f} tokens, scores take more work than the network"
     lines = {name: [*zip(lengths, y, strict=True)] for name, y in counts.items()}
     axes = draw(title, lines, xscale="log", yscale="log")
     axes.plot(equal, height, "ko", ms=8, zorder=4)
@@ -230,23 +230,22 @@ def numbered(tokens):
     ]
 
 
-def draw_heads(tokens, weights, query):
-    """Draws what each head reads from one token; the title has what it reads most."""
-    weights, most = weights[:, tokens.index(query)], {}  # (heads, key)
-    tokens = numbered(tokens)
-    for head, row in enumerate(weights, 1):
-        most.setdefault(tokens[row.argmax()], []).append(str(head))
-    reads = [
-        f"heads {' and '.join(heads)} read “{token}”"
-        if heads[1:]
-        else f"head {heads[0]} reads “{token}”"
-        for token, heads in most.items()
-    ]
-    title = f"From “{query}”, {reads[0]} most"
-    title += f",\n{', '.join(reads[1:])}" if reads[1:] else ""
-    rows = [f"head {head}" for head in range(1, len(weights) + 1)]
-    names = {"rows": f"from “{query}” (query)", "columns": "source token (key)"}
-    draw_reads(rows, tokens, weights, title, least=0.15, **names)
+def draw_heads(tokens, weights, query, least=0.15):
+    """Draws what each head reads when one token asks.
+
+    A token that no head gives ``least`` has no column.
+    """
+    weights = weights[:, tokens.index(query)]  # (heads, key)
+    tokens, rows = numbered(tokens), [f"head {n}" for n in range(1, len(weights) + 1)]
+    largest = weights.max(axis=1)
+    head, second = largest.argmax(), np.sort(largest)[-2]
+    token = tokens[weights[head].argmax()]
+    title = f"Head {head + 1} gives “{token}” {largest[head]:.0%};\n"
+    title += f"the others give a token {second:.0%} at most"
+    places = np.flatnonzero(weights.max(axis=0) >= least)
+    read, weights = [tokens[place] for place in places], weights[:, places]
+    names = {"rows": f"“{query}” in each head (query)", "columns": "source token (key)"}
+    draw_reads(rows, read, weights, title, least=0.005, **names)
 
 
 def draw_parts(parts):
@@ -525,13 +524,14 @@ def say_losses(training, validation):
     text += f"validation sentences and {training:.3f} on training sentences. "
     if validation < 0.8 * training:
         text += "The weights are the same, so the validation sentences are easier: "
-        text += "they have the higher accuracy in the picture, too.\n\n"
+        text += "the phrasebook holds out only sentences whose words and patterns the "
+        text += "others teach.\n\n"
     else:
         text += "A training point of the picture has earlier weights: it is the mean "
         text += "over some steps.\n\n"
     mean = f"e^{{-{validation:.3f}}} = {np.exp(-validation):.2f}"
     text += f"The geometric mean of $p$ is ${mean}$ for validation. "
-    text += "Label smoothing, which you left out, has its lowest loss at 0.9."
+    text += "The shipped model stays near 0.9, as label smoothing taught it."
     say(text)
 
 

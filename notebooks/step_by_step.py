@@ -375,9 +375,9 @@ def draw_scaling(sizes, raw, divided):
     """Draws the largest weight and the gradient for each d_k, raw and divided."""
     _, panels = plt.subplots(1, 2, figsize=(8, 3.4), layout="constrained")
     panels[0].set(title="Not scaled: one key gets nearly all")
-    panels[0].set(ylabel="mean largest weight")
+    panels[0].set(ylabel="largest weight of a row (mean)")
     panels[1].set(title="Not scaled: the gradient vanishes")
-    panels[1].set(ylabel="median size of the gradient")
+    panels[1].set(ylabel="size of the scores' gradient (median)")
     places = [[(30, 0.6), (30, 0.29)], [(50, 0.1), (50, 0.225)]]
     for column, panel in enumerate(panels):
         for found, label, style, place in (
@@ -394,40 +394,38 @@ def draw_scaling(sizes, raw, divided):
     plt.show()
 
 
-def without_bar(figure, size):
-    """Takes the colour bar away, because the numbers in the cells say more."""
-    *panels, bar = figure.axes
-    bar.remove()
-    for text in (text for panel in panels for text in panel.texts):
-        text.set_size(size)
-    return panels
+def name_shares(panel, weights, least=0.05):
+    """Writes all but the smallest weights into their cells, as percentages."""
+    weights = np.array(weights)
+    for row, column in np.argwhere(weights >= least):
+        share = weights[row, column]
+        style = {"ha": "center", "va": "center", "size": 11}
+        color = "black" if share > 0.25 else "white"
+        panel.text(column, row, f"{share:.0%}", color=color, **style)
 
 
 def frame_largest(panel, weights, rows=None):
-    """Frames the largest weight of each row, or of some rows, with its percentage.
+    """Frames the largest weight of each row, or of some rows.
 
     Weights that have the same percentage get a frame each.
     """
     shown = np.round(100 * np.array(weights))
     for row, column in np.argwhere(shown == shown.max(axis=1, keepdims=True)):
-        if rows is not None and row not in rows:
-            continue
-        corner = column - 0.46, row - 0.46
-        frame = plt.Rectangle(corner, 0.92, 0.92, fill=False, ec="C1", lw=3)
-        panel.add_patch(frame)
-        share = weights[row, column]
-        style = {"ha": "center", "va": "center", "size": 12}
-        color = "black" if share > 0.25 else "white"
-        panel.text(column, row, f"{share:.0%}", color=color, **style)
+        if rows is None or row in rows:
+            corner = column - 0.46, row - 0.46
+            frame = plt.Rectangle(corner, 0.92, 0.92, fill=False, ec="C1", lw=3)
+            panel.add_patch(frame)
 
 
 def draw_weights(queries, keys, weights, title, **names):
-    """Draws weights; a frame marks the largest of each row, with its percentage."""
+    """Draws weights as percentages; a frame marks the largest of each row."""
     figure = plots.draw_attention(queries, keys, weights, title, **names)
-    heads = np.array(weights, ndmin=3)
-    for panel, head in zip(without_bar(figure, 12), heads, strict=True):
+    *panels, bar = figure.axes
+    bar.remove()  # the cells have their numbers
+    for panel, head in zip(panels, np.array(weights, ndmin=3), strict=True):
         for text in [*panel.texts]:
             text.remove()
+        name_shares(panel, head)
         frame_largest(panel, head)
     return figure
 
@@ -448,15 +446,14 @@ def draw_decoder(english, spanish, past, cross):
     for panel, (weights, columns, title) in zip(panels, parts, strict=True):
         hidden = np.triu(np.full(weights.shape, columns is read), 1)
         shown = np.ma.masked_array(weights, hidden)
-        image = panel.imshow(shown, cmap=colours, norm=PowerNorm(0.5, 0, 1))
+        panel.imshow(shown, cmap=colours, norm=PowerNorm(0.5, 0, 1))
+        name_shares(panel, weights)
         frame_largest(panel, weights, [len(written) - 2])
         panel.set_xticks(range(len(columns)), columns, rotation=90, size=12)
         panel.set_yticks(range(len(written)), written, size=12)
         panel.set_title(title, size=13)
         panel.set_anchor("N")
     panels[0].text(3.1, 0.4, "False", size=13, color="0.35", ha="center")
-    bar = figure.colorbar(image, ax=panels, ticks=[0, 0.25, 1], shrink=0.7)
-    bar.ax.set_yticklabels(["0%", "25%", "100%"])
     last = len(written) - 2
     words = read[past[last].argmax()], source[cross[last].argmax()]
     title = f"To write “{target[-1]}”, the decoder reads “{words[0]}” and “{words[1]}”"

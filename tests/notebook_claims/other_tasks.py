@@ -36,6 +36,7 @@ assert patterns.agree("azul", feminine=True, plural=True) == "azules"
 seen = {source for source, _ in es_pairs["train"]}
 assert not any("blue ball" in source for source in seen)
 assert not seen & {source for source, _ in es_pairs["test"]}
+assert not {*es_pairs["valid"]} & {*es_pairs["test"]}
 # %% trained: report("en_es")
 assert share > 0.8 and to_spanish("The ball is blue") == "La bola es azul"
 # %% after: report("en_pt")
@@ -49,6 +50,8 @@ assert promised in [sources[n] for n in random.Random(3).sample(range(len(source
 promised = "The gym is far from the shopping centre."
 at = sources.index(promised)
 assert translations[at] == "O ginásio fica longe do centro comercial."
+# %% trained: lowest = scores.argsort()[:4]
+assert all(translations[n] != references[n] for n in lowest), "they find mistakes"
 # %% after: few_pairs = es_pairs["train"][:100]
 assert len(unseen) > 100
 # Neither they nor the validation have a word that the few pairs lack, on either side.
@@ -95,10 +98,10 @@ assert abs(measured - 1 / target) < 0.05, "the correct token gets about 0.9"
 assert word_error_rate(["La bola es azul"], ["La bola es azul"]) == 0
 assert word_error_rate(["El bola azul"], ["La bola es azul"]) == 2 / 4
 assert word_error_rate(["a b c"], ["d"]) == 3
-# %% after: found = {}
+# %% after: found, spent = {}, {}
 assert (after > before - 1e-4).all(), "never a lower score"
 assert greedy == translations
-# %% trained: found = {}
+# %% trained: found, spent = {}, {}
 assert compare(translations, references).bleu > 88
 # %% answer: 1
 assert (

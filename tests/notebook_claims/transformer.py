@@ -50,6 +50,8 @@ assert_allclose(target_mask[1, 0, 2, :6], [1, 1, 1, 0, 0, 0])
 total = sum(np.array(x) for x in tensors.values())
 assert_allclose(total, ours(*inputs), atol=1e-3)
 assert (source[0].numpy() != PAD).all(), "the picture has no padding"
+sizes_of = {name: np.std(np.array(x)[0]) for name, x in tensors.items()}
+assert max(sizes_of, key=sizes_of.get) == "+ feed-forward", "the largest numbers"
 # %% after: weights = ours.self_attention.weights_seen[0, 0, :6, :6]
 weights = np.array(ours.self_attention.weights_seen[0])  # of all heads
 assert (weights[:, *np.triu_indices(len(reading), 1)] == 0).all()

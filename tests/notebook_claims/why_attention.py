@@ -64,11 +64,10 @@ for training in trainings:
 assert comparison.verdict([True] * 3) is True
 assert comparison.verdict([False] * 3) is False
 assert comparison.verdict([True, False, True]) is None
-# %% after: both = (LONGER, ATTENTION)
-for name in both:
-    assert seconds[name][0] <= end <= seconds[name][-1], "both train until here"
 # %% trained: both = (LONGER, ATTENTION)
 assert 0.7 < seconds[LONGER][-1] / seconds[ATTENTION][-1] < 1.3, "about the same time"
+(_, _, _), (by_steps, _, _), (by_seconds, _, _) = map(comparison.FOUND.get, (1, 2, 3))
+assert by_steps is not by_seconds, "it depends on what you count"
 # %% trained: AVERAGED = 15  # steps
 assert all(rows.max() < 2 for rows in final.values())
 # %% trained: stripped = {"with both": both}
@@ -91,7 +90,10 @@ read, written, shares = comparison.reading(models[ATTENTION], tokenizer, text)
 assert shares.shape == (len(written), len(read)) and read[:-1] == text.split()
 np.testing.assert_allclose(shares.sum(axis=1), 1, atol=1e-4)
 # %% trained: comparison.draw_reading(models[ATTENTION], tokenizer, text)
-assert len(comparison.reading(models[ATTENTION], tokenizer, text)[1]) > 1
+read, written, shares = comparison.reading(models[ATTENTION], tokenizer, text)
+most = {word: read[row.argmax()] for word, row in zip(written, shares, strict=True)}
+assert most["Sofia"] == "Sofia" and most["Marta's"] == "Marta."
+assert most["is"] != "é", "it need not read the word that it translates"
 # %% after: comparison.conclude()
 # The column "on".
 assert A_BUCKET == 50 == len(test[LONGEST]) == len(test[BUCKETS[-1]]) == len(sources)
@@ -102,7 +104,7 @@ assert [*comparison.FOUND] == [*CLAIMS] == [*range(1, 9)]
 assert translations[LONGER, LONGEST] != translations[TRANSFORMER, LONGEST]
 # %% trained: bleu = scores(translations)
 assert bleu[LONGER, LONGEST] > bleu[TRANSFORMER, LONGEST], "more steps, other weights"
-for name in models:
-    assert bleu[name, BUCKETS[-1]] < bleu[name, LONGEST], "the title"
+for name in (TRANSFORMER, ATTENTION, LONGER):
+    assert bleu[name, BUCKETS[-1]] < 0.8 * bleu[name, BUCKETS[0]], "the title"
 # %% answer: 2
 assert in_turn == {PLAIN: 40, ATTENTION: 40, TRANSFORMER: 2}
