@@ -650,7 +650,7 @@ def draw_lengths(lines, lower, upper):
 
 def draw_quality(lines, ranges):
     """Draws BLEU by length; the last length is longer than any in training."""
-    title = "With attention, too, long sentences are translated worse than short ones"
+    title = "Models with attention translate long sentences worse than short ones"
     axes = draw(title, lines, ylabel="BLEU (0 to 100)", ylim=(0, 100))
     last = len(ranges) - 1
     axes.set_xticks(range(len(ranges)), ranges)

@@ -1,7 +1,7 @@
 """The pictures and sentences of `positions.ipynb` and `transformer.ipynb`.
 
 Four functions make or test what the notebooks use: `without_mask` changes a model,
-`make_batches` groups pairs of sentences, `check` compares layers, and `best_head` picks
+`check` compares layers, and `best_head` picks
 a head.
 """
 
@@ -171,7 +171,7 @@ def draw_work(lengths, counts):
     gap = np.log2(np.divide(scores, network))
     equal = 2 ** np.interp(0, gap, np.log2(lengths))
     height = np.exp(np.interp(np.log(equal), np.log(lengths), np.log(scores)))
-    title = f"Beyond {equal:.0f} tokens, scores take more work than the network"
+    title = f"Beyond {equal:.0f} tokens, scores and sums take the most work"
     lines = {name: [*zip(lengths, y, strict=True)] for name, y in counts.items()}
     axes = draw(title, lines, xscale="log", yscale="log")
     axes.plot(equal, height, "ko", ms=8, zorder=4)
@@ -196,21 +196,6 @@ def without_mask(model):
             del attention.call
 
 
-def make_batches(pairs, prepare, batch_size=64):
-    """Shuffles pairs, batches those of similar length, and prepares each batch."""
-    sources, targets = zip(*pairs, strict=True)
-    data = tf.data.Dataset.from_tensor_slices((list(sources), list(targets)))
-    data = data.shuffle(len(pairs), seed=0).bucket_by_sequence_length(
-        lambda source, target: tf.strings.length(source),  # in bytes
-        bucket_boundaries=[16, 24, 32, 48],
-        bucket_batch_sizes=[batch_size] * 5,
-    )
-    options = tf.data.Options()
-    options.autotune.enabled = False  # it can hold up the end of an epoch
-    data = data.map(prepare, num_parallel_calls=2).prefetch(2)
-    return data.with_options(options)
-
-
 def check(ours, inputs, theirs, *args, **kwargs):
     """Gives our layer the weights of the package's, and compares their outputs."""
     expected = theirs(*args, **kwargs)
@@ -230,11 +215,8 @@ def numbered(tokens):
     ]
 
 
-def draw_heads(tokens, weights, query, least=0.15):
-    """Draws what each head reads when one token asks.
-
-    A token that no head gives ``least`` has no column.
-    """
+def draw_heads(tokens, weights, query):
+    """Draws what each head reads when one token asks."""
     weights = weights[:, tokens.index(query)]  # (heads, key)
     tokens, rows = numbered(tokens), [f"head {n}" for n in range(1, len(weights) + 1)]
     largest = weights.max(axis=1)
@@ -242,10 +224,8 @@ def draw_heads(tokens, weights, query, least=0.15):
     token = tokens[weights[head].argmax()]
     title = f"Head {head + 1} gives “{token}” {largest[head]:.0%};\n"
     title += f"the others give a token {second:.0%} at most"
-    places = np.flatnonzero(weights.max(axis=0) >= least)
-    read, weights = [tokens[place] for place in places], weights[:, places]
     names = {"rows": f"“{query}” in each head (query)", "columns": "source token (key)"}
-    draw_reads(rows, read, weights, title, least=0.005, **names)
+    draw_reads(rows, tokens, weights, title, least=0.005, **names)
 
 
 def draw_parts(parts):
@@ -524,8 +504,8 @@ def say_losses(training, validation):
     text += f"validation sentences and {training:.3f} on training sentences. "
     if validation < 0.8 * training:
         text += "The weights are the same, so the validation sentences are easier: "
-        text += "the phrasebook holds out only sentences whose words and patterns the "
-        text += "others teach.\n\n"
+        text += "the phrasebook holds out only sentences whose words the others "
+        text += "teach.\n\n"
     else:
         text += "A training point of the picture has earlier weights: it is the mean "
         text += "over some steps.\n\n"

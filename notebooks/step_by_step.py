@@ -377,7 +377,7 @@ def draw_scaling(sizes, raw, divided):
     panels[0].set(title="Not scaled: one key gets nearly all")
     panels[0].set(ylabel="largest weight of a row (mean)")
     panels[1].set(title="Not scaled: the gradient vanishes")
-    panels[1].set(ylabel="size of the scores' gradient (median)")
+    panels[1].set(ylabel="change with the scores (median)")
     places = [[(30, 0.6), (30, 0.29)], [(50, 0.1), (50, 0.225)]]
     for column, panel in enumerate(panels):
         for found, label, style, place in (

@@ -95,7 +95,7 @@ for kind in ("sinusoids", "learned"):
 assert min(ends.values()) > 90, "the answers stop after two clauses"
 assert round(least, 2) < 1, "some words of two clauses are wrong"
 # %% after: counts = {  # Q times K, and weights times V; the two matrices of the network
-for name, factor in {"scores": 4, "feed-forward": 2}.items():
+for name, factor in {"scores and sums": 4, "feed-forward": 2}.items():
     assert counts[name][-1] == factor * counts[name][-2]
 # %% after: memory = {}
 for length in (1024, 2048, 4096):

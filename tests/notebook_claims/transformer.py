@@ -6,6 +6,10 @@ for file in (Path(tfxformer.__file__).parents[2] / "shared/data").rglob("*.tsv.g
     for sentence in ("O gato viu o cão, e o cão viu o gato", yours[:-1]):
         assert sentence.lower() not in text, "the model has not seen it"
 # %% after: print(f"{len(pairs):,} to train on, {len(validation)} to validate, {len(test)} to test")
+for side in (0, 1):
+    taught = {word.strip(".,?!") for pair in pairs for word in pair[side].split()}
+    asked = {word.strip(".,?!") for pair in validation for word in pair[side].split()}
+    assert asked <= taught, "the others teach all words"
 unseen = {portuguese for portuguese, _ in [*validation, *test]}
 assert not unseen & {portuguese for portuguese, _ in pairs}
 files = (Path(tfxformer.__file__).parents[1] / "recipes").rglob("*.tsv")
@@ -26,7 +30,9 @@ assert_allclose(attention(query, key, value, False)[1], 1 / 3, rtol=1e-5)
 # %% after: weights = np.array(ours.weights_seen[0])  # (heads, query, key)
 assert_allclose(weights.sum(axis=-1), 1, rtol=1e-5)
 assert words.count("▁e") == 1, "the picture has one token"
-assert len({*weights[:, words.index("▁e")].argmax(axis=-1)}) > 1, "the heads differ"
+reads = weights[:, words.index("▁e")].argmax(axis=-1)
+second = len(words) - 1 - words[::-1].index("▁cão")
+assert [*reads] == [words.index("</s>"), second, second, words.index("▁gato")]
 # %% after: words = pieces.tokens(source[0])
 assert words[-1] == "</s>" and len(words) > 5
 config = [trained.config[x] for x in ("d_model", "num_heads", "dff")]
