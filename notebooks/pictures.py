@@ -171,7 +171,7 @@ def draw_work(lengths, counts):
     gap = np.log2(np.divide(scores, network))
     equal = 2 ** np.interp(0, gap, np.log2(lengths))
     height = np.exp(np.interp(np.log(equal), np.log(lengths), np.log(scores)))
-    title = f"Beyond {equal:.0f} tokens, scores and sums take the most work"
+    title = f"Scores and sums pass the network at {equal:.0f} tokens"
     lines = {name: [*zip(lengths, y, strict=True)] for name, y in counts.items()}
     axes = draw(title, lines, xscale="log", yscale="log")
     axes.plot(equal, height, "ko", ms=8, zorder=4)
@@ -252,7 +252,7 @@ def draw_pair(tensors, places):
         title = f"{name}:\n{'equal' if same else 'different'}"
         panels[title] = first, second, first - second
     rows = f"at position {places[0]}", f"at position {places[1]}", "difference"
-    title = "One token at two places: only the positions differ"
+    title = "One token at two places: the positions make the sums differ"
     draw_two_orders(panels, rows, title, "the first 16 numbers of each vector")
 
 
@@ -503,9 +503,9 @@ def say_losses(training, validation):
     text = f"With the averaged weights, the loss is {validation:.3f} nats on "
     text += f"validation sentences and {training:.3f} on training sentences. "
     if validation < 0.8 * training:
-        text += "The weights are the same, so the validation sentences are easier: "
-        text += "the phrasebook holds out only sentences whose words the others "
-        text += "teach.\n\n"
+        text += "The weights are the same, so the validation sentences are easier. A "
+        text += "likely reason: the phrasebook holds out only sentences whose words "
+        text += "the others teach.\n\n"
     else:
         text += "A training point of the picture has earlier weights: it is the mean "
         text += "over some steps.\n\n"

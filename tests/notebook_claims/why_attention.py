@@ -44,7 +44,7 @@ for i in range(3):
     np.testing.assert_allclose(context[i], expected[0], rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(weights[i], expected[1], rtol=1e-4, atol=1e-6)
     assert not weights[i, real[i] :].numpy().any()  # padding: exactly 0
-# %% after: LONGER = "Transformer, same time"  # as the GRU with attention
+# %% after: LONGER = "Transformer, more steps"
 # The trainings begin with different weights, and the two Transformers with the same.
 firsts = {first[LONGER][0].tobytes() for first in untrained}
 assert len(firsts) == 3
@@ -65,7 +65,7 @@ assert comparison.verdict([True] * 3) is True
 assert comparison.verdict([False] * 3) is False
 assert comparison.verdict([True, False, True]) is None
 # %% trained: both = (LONGER, ATTENTION)
-assert 0.7 < seconds[LONGER][-1] / seconds[ATTENTION][-1] < 1.3, "about the same time"
+assert seconds[LONGER][-1] < 1.1 * seconds[ATTENTION][-1], "no more time"
 (_, _, _), (by_steps, _, _), (by_seconds, _, _) = map(comparison.FOUND.get, (1, 2, 3))
 assert by_steps is not by_seconds, "it depends on what you count"
 # %% trained: AVERAGED = 15  # steps
