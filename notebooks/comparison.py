@@ -127,9 +127,9 @@ def conclude():
         "After the same steps, the GRU with attention has the lower loss.": holds[2]
         is False,
         "With five thirds of the steps, the Transformer has.": holds[3],
-        "These trainings are short; longer ones may change the order.": True,
     }
     told = " ".join(sentence for sentence, true in told.items() if true)
+    told += " These trainings are short; longer ones may change the order."
     lines += ["", f"**To remember:** {told}"]
     say("\n".join(lines))
 
@@ -585,7 +585,9 @@ def mark_ratios(axes, lower, upper, name):
         side = "center" if number else "left"
         where = {"textcoords": "offset points", "ha": side, "va": "top"}
         place = x, min(y, other)
-        text = f"×{other / y:.2f}" if number else f"{name} ×{other / y:.2f}"
+        text = f"×{other / y:.2f}"
+        if not number:
+            text = f"{name} {text}"
         axes.annotate(text, place, (0, -7), color="0.35", **where)
 
 

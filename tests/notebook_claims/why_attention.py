@@ -66,7 +66,7 @@ assert comparison.verdict([False] * 3) is False
 assert comparison.verdict([True, False, True]) is None
 # %% trained: both = (LONGER, ATTENTION)
 assert seconds[LONGER][-1] < 1.1 * seconds[ATTENTION][-1], "no more time"
-(_, _, _), (by_steps, _, _), (by_seconds, _, _) = map(comparison.FOUND.get, (1, 2, 3))
+by_steps, by_seconds = (comparison.FOUND[number][0] for number in (2, 3))
 assert by_steps is not by_seconds, "it depends on what you count"
 # %% trained: AVERAGED = 15  # steps
 assert all(rows.max() < 2 for rows in final.values())
