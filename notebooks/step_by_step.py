@@ -181,36 +181,12 @@ def measure(d_k, scale, draws=2000, keys=16):
     return np.std(scores), np.mean(np.max(weights, axis=-1)), np.median(sizes)
 
 
-def with_sides(model, source, target, sides):
-    """Cross-attention with queries, keys and values of the given sides, in NumPy.
-
-    Returns the largest differences of its weights, and of the decoder's output with
-    it, from those that the model computes itself.
-    """
+def sides_of_cross(model, source, target):
+    """The vectors that meet in the cross-attention of a pair, by their side."""
     source, target = ids([source]), ids([f"<start> {target}"])
-    layer = model.decoder.dec_layers[0]
-    attention, mha = layer.cross_attention, layer.cross_attention.mha
-    context = model.encoder(source)
-    before = layer.causal_self_attention(model.decoder.pos_embedding(target))
-    vectors = {"decoder": before[0].numpy(), "encoder": context[0].numpy()}
-
-    def dense(x, projection):
-        return x @ projection.kernel.numpy() + projection.bias.numpy()
-
-    inputs = [vectors[side] for side in sides]
-    denses = mha.query_dense, mha.key_dense, mha.value_dense
-    q, k, v = (
-        dense(x, of_input).reshape(len(x), -1, mha.key_dim).swapaxes(0, 1)
-        for x, of_input in zip(inputs, denses, strict=True)
-    )
-    e = np.exp(q @ k.swapaxes(1, 2) / np.sqrt(mha.key_dim))
-    weights = e / e.sum(axis=-1, keepdims=True)
-    joined = np.concatenate([*(weights @ v)], axis=1)
-    added = attention.add_and_norm(before, dense(joined, mha.output_dense)[None])
-    ours = weights, layer.ffn(added)
-    output = model.decoder(target, context)
-    own = np.array(attention.last_attn_scores)[0], output
-    return [np.abs(a - b).max() for a, b in zip(ours, own, strict=True)]
+    attend = model.decoder.dec_layers[0].causal_self_attention
+    decoder = attend(model.decoder.pos_embedding(target))
+    return {"decoder": decoder[0].numpy(), "encoder": model.encoder(source)[0].numpy()}
 
 
 def verb_chances(model, thing, seen):
@@ -371,6 +347,45 @@ def draw_reading(tokens, shares, word):
     plt.show()
 
 
+def draw_numbers(panel, matrix, rows, title, most):
+    """Draws a matrix in colours from -most (red) to most (blue)."""
+    panel.imshow(matrix, cmap="RdBu", vmin=-most, vmax=most)
+    panel.set_yticks(range(len(rows)), rows, size=12)
+    panel.set_xticks([])
+    panel.set_title(title, size=12)
+
+
+def draw_projections(tokens, X, maps):
+    """Draws the rows of X, and the three matrices that the layer makes of them."""
+    layout = [["X"] * len(maps), [*maps]]
+    figure, panels = plt.subplot_mosaic(layout, figsize=(8, 4), layout="constrained")
+    title = f"X: {X.shape[1]} numbers for each word"
+    draw_numbers(panels["X"], X, tokens, title, np.abs(X).max())
+    most = max(np.abs(matrix).max() for matrix in maps.values())
+    for place, (name, matrix) in enumerate(maps.items()):
+        title = f"{name}: {matrix.shape[1]} numbers"
+        draw_numbers(panels[name], matrix, [] if place else tokens, title, most)
+    title = "Three matrices turn X into queries, keys and values"
+    figure.suptitle(f"{title}\n(blue: positive, red: negative)", size=13)
+    plt.show()
+
+
+def draw_weighted_sum(tokens, weights, values, word):
+    """Draws the values, each times its weight, and their sum below."""
+    rows = weights[:, None] * values
+    rows = np.vstack([rows, rows.sum(axis=0)])
+    names = [f"{w:.2f} · V({x})" for w, x in zip(weights, tokens, strict=True)]
+    first, second = np.argsort(weights)[::-1][:2]
+    title = f"“{word}” is mostly a mean of “{tokens[first]}” and “{tokens[second]}”"
+    _, panel = plt.subplots(figsize=(7.5, 3.2), layout="constrained")
+    draw_numbers(panel, rows, [*names, f"sum = Z({word})"], title, np.abs(rows).max())
+    panel.axhline(len(tokens) - 0.5, color="black", lw=2)
+    for (row, column), x in np.ndenumerate(rows):
+        color = "white" if abs(x) > 0.6 * np.abs(rows).max() else "black"
+        panel.text(column, row, f"{x:.2f}", ha="center", va="center", color=color)
+    plt.show()
+
+
 def draw_scaling(sizes, raw, divided):
     """Draws the largest weight and the gradient for each d_k, raw and divided."""
     _, panels = plt.subplots(1, 2, figsize=(8, 3.4), layout="constrained")
@@ -430,32 +445,36 @@ def draw_weights(queries, keys, weights, title, **names):
     return figure
 
 
-def draw_decoder(english, spanish, past, cross):
-    """Draws both attentions of the decoder; frames show what writes the last word."""
+def draw_three_kinds(english, spanish, kinds):
+    """Draws the mean of the heads; frames show what the last word reads."""
     source, target = english.split(), spanish.split()
     read, written = ["<start>", *target], [f"→ {x}" for x in (*target, "<end>")]
     parts = (
-        (past, read, "decoder self-attention:\ntarget reads its past"),
-        (cross, source, "cross-attention:\ntarget reads source"),
+        (source, source, "encoder self-attention:\nsource reads source"),
+        (written, read, "decoder self-attention:\ntarget reads its past"),
+        (written, source, "cross-attention:\ntarget reads source"),
     )
-    sizes = {"width_ratios": [len(read), len(source)]}
+    means = [kind.mean(axis=0) for kind in kinds]
+    sizes = {"width_ratios": [len(columns) for _, columns, _ in parts]}
     figure, panels = plt.subplots(
-        1, 2, figsize=(8, 4.3), layout="constrained", sharey=True, gridspec_kw=sizes
+        1, 3, figsize=(10.5, 4.1), layout="constrained", gridspec_kw=sizes
     )
     colours = plt.get_cmap("viridis").with_extremes(bad="0.88")
-    for panel, (weights, columns, title) in zip(panels, parts, strict=True):
+    last = len(written) - 2
+    for panel, weights, part in zip(panels, means, parts, strict=True):
+        rows, columns, title = part
         hidden = np.triu(np.full(weights.shape, columns is read), 1)
         shown = np.ma.masked_array(weights, hidden)
-        panel.imshow(shown, cmap=colours, norm=PowerNorm(0.5, 0, 1))
+        panel.imshow(shown, cmap=colours, norm=PowerNorm(0.5, 0, 1), aspect="equal")
         name_shares(panel, weights)
-        frame_largest(panel, weights, [len(written) - 2])
+        if rows is written:
+            frame_largest(panel, weights, [last])
         panel.set_xticks(range(len(columns)), columns, rotation=90, size=12)
-        panel.set_yticks(range(len(written)), written, size=12)
+        panel.set_yticks(range(len(rows)), rows, size=12)
         panel.set_title(title, size=13)
         panel.set_anchor("N")
-    panels[0].text(3.1, 0.4, "False", size=13, color="0.35", ha="center")
-    last = len(written) - 2
-    words = read[past[last].argmax()], source[cross[last].argmax()]
+    panels[1].text(3.1, 0.4, "False", size=13, color="0.35", ha="center")
+    words = read[means[1][last].argmax()], source[means[2][last].argmax()]
     title = f"To write “{target[-1]}”, the decoder reads “{words[0]}” and “{words[1]}”"
     figure.suptitle(title, size=14)
     plt.show()
