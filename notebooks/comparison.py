@@ -1,9 +1,9 @@
 """How `why_attention.ipynb` measures, judges and draws.
 
-The notebook has the attention of the recurrent translators and a step of their decoder.
-Here are the parts that teach less: short sentences joined to long ones, the rest of
-these translators, the loops of training, timing and decoding, gradients by distance,
-verdicts, and pictures.
+The notebook has the attention of the recurrent translators, a step of their decoder and
+a training step. Here are the parts that teach less: short sentences joined to long
+ones, the rest of these translators, the loops of training, timing and decoding,
+gradients by distance, verdicts, and pictures.
 """
 
 import random
@@ -11,6 +11,7 @@ import re
 import time
 from collections import Counter
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from itertools import combinations
 
 import keras
@@ -20,7 +21,7 @@ import tensorflow as tf
 from IPython.display import Markdown, display
 from keras import ops
 
-from tfxformer import Translator, masked_loss
+from tfxformer import Translator
 from tfxformer.layers import padding_mask
 from tfxformer.tokenizer import END_ID, PAD_ID, START_ID
 from tfxformer.training.loss import token_loss
@@ -38,28 +39,28 @@ COLOURS = {
 }
 CLAIMS = {
     1: "A step of the Transformer takes less time than one of the GRU with attention",
-    2: "After the same steps, the Transformer has a lower loss than the GRU with "
-    "attention",
+    2: "After the same number of steps, the Transformer has a lower loss than the GRU "
+    "with attention",
     3: "With five thirds of the steps, the Transformer has a lower loss than the GRU "
     "with attention",
-    4: "At every length, a step of the Transformer takes less time than one of the "
-    "plain GRU",
-    5: "With five thirds of the steps, the Transformer has a higher BLEU on long "
-    "sentences than the GRU with attention",
+    4: "At every length of the sentences, a step of the Transformer takes less time "
+    "than one of the plain GRU",
+    5: "With five thirds of the steps, the Transformer has a higher BLEU on sentences "
+    "of 31 to 40 tokens than the GRU with attention",
     6: "On sentences longer than in training, the Transformer keeps more of its BLEU "
     "than the GRU with attention",
-    7: "With attention, larger gradients reach distant words than in the plain GRU",
-    8: "Training makes the heads of every layer differ more",
+    7: "With attention, distant words get larger gradients than in the plain GRU",
+    8: "In every layer of the Transformer, training makes the heads differ more",
 }
 LIMITS = {  # what a verdict rests on, besides three trainings
     1: "one machine",
-    2: "one learning rate for each model",
-    3: "one machine, one learning rate for each model",
-    4: "one machine, 3 steps for each length",
-    5: "50 sentences",
-    6: "50 sentences of each length",
-    7: "16 sentences",
-    8: "50 sentences",
+    2: "the last 15 batches, with one learning rate for each model",
+    3: "the last 15 batches, with one learning rate for each model, on one machine",
+    4: "3 steps with random tokens at each length, on one machine",
+    5: "50 held-out sentences",
+    6: "50 held-out sentences of each length",
+    7: "16 held-out sentences",
+    8: "50 held-out sentences",
 }
 WORDS = {True: "holds", False: "does not hold", None: "is undecided"}
 FOUND = {}  # by claim: its verdict, how often it was true, and what was measured
@@ -89,13 +90,13 @@ def judge(number, true, measured, times="trainings"):
     often = f"{sum(true)} of {len(true)} {times}"
     FOUND[number] = verdict(true), often, measured
     claim = f"**Claim {number} {WORDS[verdict(true)]}**, true in {often}"
-    say(f"{claim}: “{CLAIMS[number]}.”\n\nMeasured: {measured}.")
+    say(f"{claim}: “{CLAIMS[number]}.”\n\nMeasured on {LIMITS[number]}: {measured}.")
 
 
 def conclude():
     """Shows all verdicts in a table, and what they say about the Transformer."""
     table(
-        ["claim", "here", "true in", "measured", "on"],
+        ["claim", "here", "true in", "measured", "measured on"],
         [
             (CLAIMS[number], f"**{WORDS[holds]}**", often, measured, LIMITS[number])
             for number, (holds, often, measured) in FOUND.items()
@@ -104,10 +105,10 @@ def conclude():
     holds = {number: row[0] for number, row in FOUND.items()}
     areas = {
         1: "the time of a step",
-        3: "what it learns with five thirds of the steps",
-        2: "what it learns in the same steps",
-        5: "long sentences, with five thirds of the steps",
-        6: "sentences longer than in training",
+        3: "the loss with five thirds of the steps",
+        2: "the loss after the same number of steps",
+        5: "BLEU on long sentences, with five thirds of the steps",
+        6: "BLEU on sentences longer than in training",
     }
     lines = [
         "**Is a Transformer really better, and at what?** Here, against the GRU with "
@@ -118,29 +119,30 @@ def conclude():
         found = [area for number, area in areas.items() if holds[number] is value]
         if found:
             lines.append(f"* **{name}**: {'; '.join(found)}.")
-    told = {
-        "Attention connects distant words, with recurrence or without.": holds[7],
+    remember = {
+        "Attention connects distant words, with or without recurrence.": holds[7],
         "Here, a step of the Transformer takes less time than one of the GRU with "
         "attention.": holds[1],
         "On the shortest sentences, a step of the plain GRU takes even less.": holds[4]
         is False,
-        "After the same steps, the GRU with attention has the lower loss.": holds[2]
-        is False,
-        "With five thirds of the steps, the Transformer has.": holds[3],
+        "After the same number of steps, the GRU with attention has the lower loss.": (
+            holds[2] is False
+        ),
+        "With five thirds of the steps, the Transformer has a lower loss.": holds[3],
     }
-    told = " ".join(sentence for sentence, true in told.items() if true)
-    told += " These trainings are short; longer ones may change the order."
-    lines += ["", f"**To remember:** {told}"]
+    remember = " ".join(sentence for sentence, true in remember.items() if true)
+    remember += " These trainings are short; longer ones may change the order."
+    lines += ["", f"**To remember:** {remember}"]
     say("\n".join(lines))
 
 
 def say_stripped(both, without, unnormed):
     """Says how trainings end with all parts, and without one; losses of each."""
     say(f"""
-Each line is the mean of three trainings. Without residual connections, the loss ends at
-{listed(without, ".1f")}. It ends at {listed(both)} with both, and at {listed(unnormed)}
-without normalization: higher in {sum(unnormed > both)} of {len(both)} trainings. This
-is at the learning rate of the model with both and with two layers: other settings may
+Each line is the mean of three trainings. The final losses are {listed(both)} with both,
+{listed(unnormed)} without normalization (higher in {sum(unnormed > both)} of
+{len(both)} trainings), and {listed(without)} without residual connections. All three
+models have two layers and the learning rate of the model with both; other settings may
 give other differences.
 """)
 
@@ -149,10 +151,10 @@ def say_growth(grows, far):
     """Says how much longer a step takes with sentences of 256 tokens than of 8."""
     ours, attention, plain = grows.values()
     say(f"""
-Sentences of 256 tokens make a step {ours:.1f} times as long as sentences of 8 in the
-Transformer, {attention:.1f} times in the GRU with attention and {plain:.1f} times in
-the plain GRU. A batch at 1,024 tokens has four times as many pairs of tokens for
-attention as one at 256; a step takes {far:.1f} times as long.
+With sentences of 256 tokens, a step takes {ours:.1f} times as long as with sentences of
+8 in the Transformer, {attention:.1f} times in the GRU with attention and {plain:.1f}
+times in the plain GRU. From 256 to 1,024 tokens, a batch has four times as many pairs
+of tokens for attention, and a step of the Transformer takes {far:.1f} times as long.
 """)
 
 
@@ -162,11 +164,54 @@ def say_reach(distances, keeps, times):
     ours, attention, *_ = keeps.values()
     say(f"""
 The picture shows the norm of the gradient that arrives at a source word after training.
-Divide the norm at {far:.0f} steps by that at {near:.0f}. The result is {ours:.2g} in
-the Transformer, {attention:.2g} in the GRU with attention, and below a millionth in the
-plain GRU. Blocking the attention makes the gradient of the GRU with attention at
-{far:.0f} steps about {about(times)} times smaller.
+The norm at {far:.0f} steps is {ours:.2g} times the norm at {near:.0f} in the
+Transformer, {attention:.2g} times in the GRU with attention, and less than a millionth
+in the plain GRU. With its attention blocked, the gradient of the GRU with attention at
+{far:.0f} steps is about {about(times)} times smaller.
 """)
+
+
+def say_sentences(reference, translations):
+    """Says what is right and wrong in each of ``{name: translation}``."""
+    wanted = sentences(reference)
+    lines = [f"The reference has {len(wanted)} sentences. Of these:", ""]
+    for name, text in translations.items():
+        given, near = sentences(text), {}
+        for sentence in given:
+            ratios = {other: matched(sentence, other).ratio() for other in wanted}
+            closest = max(wanted, key=ratios.get)
+            near[sentence] = closest if ratios[closest] > 0.6 else None
+        missing = len({*wanted} - {*near.values()})
+        words = f"{len({*given} & {*wanted})} right, {missing} left out."
+        for sentence, other in near.items():
+            if other is None:
+                words += f" “{sentence}” is close to none."
+            elif sentence != other:
+                words += f" “{sentence}” has {differences(sentence, other)}."
+        lines.append(f"* **{name}**: {words}")
+    say("\n".join(lines))
+
+
+def sentences(text):
+    """The sentences of a text."""
+    return [sentence.strip() for sentence in re.findall(r"[^.?!]+[.?!]?", text)]
+
+
+def matched(one, other):
+    """Compares the words of two sentences."""
+    return SequenceMatcher(None, *(x.strip(".?!").split() for x in (one, other)))
+
+
+def differences(sentence, right):
+    """How a sentence differs from the right one, such as "“six” instead of “ten”"."""
+    match, found = matched(sentence, right), []
+    for kind, a, b, c, d in match.get_opcodes():
+        ours, theirs = f"“{' '.join(match.a[a:b])}”", f"“{' '.join(match.b[c:d])}”"
+        if kind == "replace":
+            found.append(f"{ours} instead of {theirs}")
+        elif kind != "equal":
+            found.append(f"an extra {ours}" if kind == "delete" else f"no {theirs}")
+    return " and ".join(found) or "another mark at its end"
 
 
 def simple(parts, count):
@@ -248,7 +293,7 @@ class Recurrent(keras.Model):
 
 
 class Trainer:
-    """Trains a model on one batch after the other.
+    """Trains a model on one batch after the other; the notebook has a step, `update`.
 
     The learning rate rises over the first tenth of the steps and falls to 0 like a
     cosine.
@@ -270,11 +315,7 @@ class Trainer:
 
         @tf.function(input_signature=(ids, ids, ids), autograph=False)
         def step(source, target_in, target_out):
-            with tf.GradientTape() as tape:
-                loss = masked_loss(target_out, model((source, target_in)))
-            variables = model.trainable_variables
-            optimizer.apply(tape.gradient(loss, variables), variables)
-            return loss
+            return self.update(source, target_in, target_out)
 
         self._step = step
 
@@ -631,7 +672,8 @@ def draw_reading(model, tokenizer, text):
     axes.set_title(title)
     axes.set_xticks(np.arange(len(read)) + 0.5, read, size=12)
     axes.set_yticks(np.arange(len(written)) + 0.5, written, size=12)
-    axes.set(xlabel="share of its attention that a written word gives to a source word")
+    axes.set_xlabel("source word, and its share of the attention")
+    axes.set_ylabel("word written")
     axes.tick_params(length=0)
     axes.invert_yaxis()
     plt.show()
@@ -726,7 +768,7 @@ def draw_paths():
     count, last = len(source), len(source) + len(target) - 1
     at = [n + 0.6 * (n >= count) for n in range(last + 1)]
     _, axes = plt.subplots(figsize=(9, 4.1), layout="constrained")
-    axes.set_title("Attention makes the path one step long")
+    axes.set_title("With attention, the path is one step long")
 
     def arrow(start, end, y, bend=0.0, red=False, style="->", pale=False):
         colour = "C3" if red else "0.72" if pale else "0.55"

@@ -119,7 +119,7 @@ def draw_vector_lengths(lengths, tokens, content):
     where = {"textcoords": "offset points", "color": "0.4", "size": 12}
     axes.annotate("untrained", (count - 0.4, lengths[count]), (0, 5), **where)
     axes.set(ylim=(0, 1.1 * lengths.max()), ylabel="length of the vector")
-    axes.set(xlabel="position, and a token that may be there")
+    axes.set(xlabel="position, with the tokens of an example")
     axes.set_title("The longest vectors are at the places of nouns and verbs")
     axes.spines[["top", "right"]].set_visible(False)
     plt.show()
@@ -157,21 +157,21 @@ def draw_shares(shares, longest, best):
             axes.text(clauses, share + 0.03, words, ha="center", size=11)
     axes.axvline(longest + 0.5, color="0.4", ls=":")
     axes.text(longest + 0.55, 1.05, "longer than any training sentence", color="0.4")
-    axes.set(xlabel="clauses of a sentence", ylabel="words in their place")
+    axes.set(xlabel="clauses of a sentence", ylabel="correct words in their place")
     axes.set(ylim=(0, 1.2), xticks=range(1, len(values) + 1))
     axes.set_yticks([0, 0.5, 1], ["0%", "50%", "100%"])
-    axes.set_title("Longer sentences: at most two clauses come out right")
+    axes.set_title("Longer sentences: the models stop after two clauses")
     axes.spines[["top", "right"]].set_visible(False)
     plt.show()
 
 
 def draw_work(lengths, counts):
     """Draws counts ``{name: [of each length]}``; marks where the first passes."""
-    scores, network = counts.values()
-    gap = np.log2(np.divide(scores, network))
+    scores, rest = counts.values()
+    gap = np.log2(np.divide(scores, rest))
     equal = 2 ** np.interp(0, gap, np.log2(lengths))
     height = np.exp(np.interp(np.log(equal), np.log(lengths), np.log(scores)))
-    title = f"Scores and sums pass the network at {equal:.0f} tokens"
+    title = f"Beyond {equal:.0f} tokens, scores and sums are most of the work"
     lines = {name: [*zip(lengths, y, strict=True)] for name, y in counts.items()}
     axes = draw(title, lines, xscale="log", yscale="log")
     axes.plot(equal, height, "ko", ms=8, zorder=4)
@@ -196,13 +196,14 @@ def without_mask(model):
             del attention.call
 
 
-def check(ours, inputs, theirs, *args, **kwargs):
-    """Gives our layer the weights of the package's, and compares their outputs."""
+def check(layer, inputs, theirs, *args, **kwargs):
+    """Gives a layer the weights of the package's, and compares their outputs."""
     expected = theirs(*args, **kwargs)
-    ours(*inputs)  # makes the weights
-    ours.set_weights(theirs.get_weights())
-    assert_allclose(ours(*inputs), expected, atol=1e-4)
-    print(f"{type(ours).__name__} equals the package's; output {tuple(expected.shape)}")
+    layer(*inputs)  # makes the weights
+    layer.set_weights(theirs.get_weights())
+    assert_allclose(layer(*inputs), expected, atol=1e-4)
+    name, shape = type(layer).__name__, tuple(expected.shape)
+    print(f"{name} equals the package's; output {shape}")
 
 
 def numbered(tokens):
@@ -226,6 +227,48 @@ def draw_heads(tokens, weights, query):
     title += f"the others give a token {second:.0%} at most"
     names = {"rows": f"“{query}” in each head (query)", "columns": "source token (key)"}
     draw_reads(rows, tokens, weights, title, least=0.005, **names)
+
+
+def draw_split(token, query, heads, output, every=4):
+    """Draws how heads ``(heads, key_dim)`` share a query, and become one output.
+
+    Draws one of ``every`` numbers.
+    """
+    query, heads, output = (np.array(x)[..., ::every] for x in (query, heads, output))
+    (count, width), gap, most = heads.shape, 4, abs(heads).max()
+    middle = (count * (width + gap) - gap) / 2
+    side = middle - count * width / 2  # where the strips without gaps begin
+    _, axes = plt.subplots(figsize=(9, 3.2), layout="constrained")
+    arrow = {"arrowstyle": "-|>", "color": "0.3", "lw": 1.5}
+
+    def strip(left, row, numbers, most):
+        shades = plt.colormaps["RdBu_r"](0.5 + 0.45 * numbers / most)
+        for column, shade in enumerate(shades):
+            corner = left + column, row
+            axes.add_patch(plt.Rectangle(corner, 1, 0.6, fc=shade, ec="w"))
+
+    for head, numbers in enumerate(heads):
+        left, part = head * (width + gap), side + head * width
+        apart, joined = left + width / 2, part + width / 2
+        strip(left, 2.3, numbers, most)
+        strip(part, 4, numbers, most)
+        axes.annotate("", (apart, 1.65), (joined, 0.65), arrowprops=arrow)
+        axes.annotate("", (joined, 3.95), (apart, 2.95), arrowprops=arrow)
+        words = f"head {head + 1}: {width * every}"
+        axes.text(apart, 1.98, words, ha="center", va="center", size=12)
+    strip(side, 0, query, abs(query).max())
+    strip(side, 5.7, output, abs(output).max())
+    axes.annotate("", (middle, 5.65), (middle, 4.65), arrowprops=arrow)
+    axes.text(middle + 1, 5.15, "linear layer $W^O$", va="center", size=12)
+    size = every * query.size
+    names = f"query of “{token}”: {size}", "results", "side by side", f"output: {size}"
+    for row, name in zip((0.3, 2.6, 4.3, 6), names, strict=True):
+        axes.text(-3, row, name, ha="right", va="center", size=12)
+    axes.set(xlim=(-22, 2 * middle + 1), ylim=(6.4, -0.1))
+    axes.axis("off")
+    title = f"{count} heads share {size} numbers, and $W^O$ mixes their results"
+    axes.set_title(title)
+    plt.show()
 
 
 def draw_parts(parts):
@@ -349,15 +392,14 @@ def draw_mask(queries, keys, mask, title):
 
 
 def draw_reads(written, read, weights, title, least=0.05, hidden=None, **names):
-    """Draws attention without small numbers, and without their columns.
+    """Draws attention without small numbers.
 
-    With ``hidden``, cells where it is True are grey, and all columns stay.
+    With ``hidden``, cells where it is True are grey.
     """
     weights = np.array(weights)
-    if hidden is None:
-        large = np.flatnonzero(weights.max(axis=0) >= least)
-        weights, read = weights[:, large], [read[place] for place in large]
-    figure = plots.draw_attention(written, read, weights, title, **names)
+    if least >= 0.01:
+        names["columns"] += f"\n(without a number: less than {least:.0%})"
+    figure = plots.draw_attention(written, numbered(read), weights, title, **names)
     axes, colours = figure.axes
     colours.remove()  # the cells have their numbers
     if hidden is not None:
@@ -493,8 +535,8 @@ def say_correct(probabilities, correct, tokens, tokenizer):
     say(f"""
 At {right} of {len(correct)} positions, the correct token is the likeliest. On average,
 $p$ is {correct.mean():.2f}, and the loss is {-np.log(correct).mean():.2f} nats. The
-lowest $p$ is {correct[low]:.2f}, for “{tokens[low]}”. There, more goes to other tokens,
-such as “{likely[int(likely[0] == tokens[low])]}” with {second:.2f}.
+lowest $p$ is {correct[low]:.2f}, for “{tokens[low]}”. There,
+“{likely[int(likely[0] == tokens[low])]}” comes second, with {second:.2f}.
 """)
 
 
@@ -504,14 +546,14 @@ def say_losses(training, validation):
     text += f"validation sentences and {training:.3f} on training sentences. "
     if validation < 0.8 * training:
         text += "The weights are the same, so the validation sentences are easier. A "
-        text += "likely reason: the phrasebook holds out only sentences whose words "
-        text += "the others teach.\n\n"
+        text += "likely reason is that the phrasebook holds out only sentences whose "
+        text += "words all occur in training.\n\n"
     else:
         text += "A training point of the picture has earlier weights: it is the mean "
         text += "over some steps.\n\n"
     mean = f"e^{{-{validation:.3f}}} = {np.exp(-validation):.2f}"
     text += f"The geometric mean of $p$ is ${mean}$ for validation. "
-    text += "The shipped model stays near 0.9, as label smoothing taught it."
+    text += "The shipped model stays near 0.9 because of its label smoothing."
     say(text)
 
 
@@ -544,8 +586,8 @@ def say_differences(rows, pairs):
     seen = {source for source, _ in pairs} & {row[0] for row in rows}
     lacks = [count for count, _ in relatives([row[0] for row in rows], pairs)]
     near = sum(count <= 1 for count in lacks)
-    text = f"{len(seen)} of the {len(rows)} occur in training, but {near} have all "
-    text += "their words except one in a training sentence. "
+    text = f"{len(seen)} of the {len(rows)} occur in training, but for {near} of them, "
+    text += "a training sentence lacks at most one of the words. "
     text += f"**{len(rows) - len(wrong)}** translations equal their reference."
     text += " These differ:\n\n" * bool(wrong)
     for source, written, reference in wrong[:3]:
@@ -559,10 +601,10 @@ def show_scores(texts, meanings, needed, results):
     wrong = []
     rows = zip(texts, meanings, needed, *results, strict=True)
     for text, means, needs, english, score in rows:
-        lacks = not any(word in english for word in needs.split("|"))
-        mark = f"{'wrong: lacks' if lacks else 'has'} “{needs.replace('|', '” or “')}”"
-        print(f"{text}\n    →  {english}\n    means: {means}\n    {score:.2f}, {mark}")
-        wrong += [(score, english)] if lacks else []
+        right = any(word in english for word in needs.split("|"))
+        mark = f"score {score:.2f}, {'right' if right else 'wrong'}"
+        print(f"{text}\n    →  {english}\n    means: {means}\n    {mark}")
+        wrong += [] if right else [(score, english)]
     for score, english in sorted(wrong)[-1:]:
         say(f"The best score of a wrong line is {score:.2f}: “{english}”")
 

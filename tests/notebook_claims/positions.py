@@ -18,6 +18,8 @@ heights = encoding[:50, [20, 1]]
 first, second = pair
 assert abs(heights[first, 0] - heights[second, 0]) < 0.02, "nearly the same"
 assert abs(heights[first, 1] - heights[second, 1]) > 1, "they differ"
+# %% after: print(f"length of each position's vector: {np.sqrt(squares[0]):.2f}")
+assert distances.min() > np.sqrt(squares[0]) / 4, "well apart"
 # %% after: similarity = products / squares[0]  # all vectors have the same length
 assert np.ptp(squares) < 1e-4
 for distance in range(100):
@@ -30,8 +32,8 @@ for curve in curves.values():
     assert curve[0] == curve.max() and abs(curve[0] - 1) < 1e-6
     tens = curve.reshape(10, 10).mean(axis=1)
     assert (np.diff(tens[:3]) < 0).all() and tens[-1] == tens.min()
-# %% after: M_1 = np.array([[math.cos(1), math.sin(1)], [-math.sin(1), math.cos(1)]])
-assert np.allclose(encoding[:-1, :2] @ M_1.T, encoding[1:, :2], atol=1e-6)
+# %% after: R = np.array([[math.cos(1), math.sin(1)], [-math.sin(1), math.cos(1)]])
+assert np.allclose(encoding[:-1, :2] @ R.T, encoding[1:, :2], atol=1e-6)
 assert np.allclose(turn[0], 2 * np.pi), "in columns 0 and 1, the angle is 1"
 # %% after: print("the first four rows and columns of M_3:")
 for k in (1, 3, 100, -7):
@@ -94,8 +96,8 @@ for kind in ("sinusoids", "learned"):
 # %% trained: (source, target), *_ = tests[3]
 assert min(ends.values()) > 90, "the answers stop after two clauses"
 assert round(least, 2) < 1, "some words of two clauses are wrong"
-# %% after: counts = {  # Q times K, and weights times V; the two matrices of the network
-for name, factor in {"scores and sums": 4, "feed-forward": 2}.items():
+# %% after: counts = {  # Q times K, and weights times V; four projections, two of the network
+for name, factor in {"scores and sums": 4, "projections and network": 2}.items():
     assert counts[name][-1] == factor * counts[name][-2]
 # %% after: memory = {}
 for length in (1024, 2048, 4096):

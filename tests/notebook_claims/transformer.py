@@ -26,18 +26,24 @@ assert np.max(abs(before[first] - before[second])) < 1e-5
 assert np.max(abs(sums[first] - sums[second])) > 0.5
 # %% after: causal, weights = attention(query, key, value, look_ahead_mask(3))
 assert (np.array(weights)[0, 0][np.triu_indices(3, 1)] == 0).all(), "exactly 0"
-assert_allclose(attention(query, key, value, False)[1], 1 / 3, rtol=1e-5)
-# %% after: weights = np.array(ours.weights_seen[0])  # (heads, query, key)
+# %% after: weights = np.array(self_attention.weights_seen[0])  # (heads, query, key)
 assert_allclose(weights.sum(axis=-1), 1, rtol=1e-5)
 assert words.count("▁e") == 1, "the picture has one token"
 reads = weights[:, words.index("▁e")].argmax(axis=-1)
 second = len(words) - 1 - words[::-1].index("▁cão")
 assert [*reads] == [words.index("</s>"), second, second, words.index("▁gato")]
-# %% after: words = pieces.tokens(source[0])
+# %% after: pictures.draw_split("▁e", query[0, place], results[0, :, place], output[0, place])
+joined = np.array(results[0, :, place]).reshape(-1)
+assert (joined.shape, results.shape[-1]) == ((256,), 64), "64 numbers of each head"
+kernel, bias = self_attention.output_layer.get_weights()
+assert_allclose(joined @ kernel + bias, output[0, place], atol=1e-4)
+split = self_attention.split(query)[0, :, place]
+assert_allclose(query[0, place], np.reshape(split, -1), err_msg="a query's quarters")
+# %% after: words = shipped_tokenizer.tokens(source[0])
 assert words[-1] == "</s>" and len(words) > 5
-config = [trained.config[x] for x in ("d_model", "num_heads", "dff")]
-depths = trained.config["num_layers"], trained.config["num_decoder_layers"]
-assert config == [256, 4, 1024] and depths == (6, 2), "the table of sizes"
+config = [shipped_model.config[x] for x in ("d_model", "num_heads", "dff")]
+depths = [shipped_model.config[x] for x in ("num_layers", "num_decoder_layers")]
+assert config == [256, 4, 1024] and depths == [6, 2], "the table of sizes"
 # %% after: pictures.draw_feed_forward(words[:3], x[0, :3], hidden[0, :3], output[0, :3])
 assert np.min(hidden) == 0 and np.mean(hidden[0, :3] == 0) > 0.25, "many are 0"
 # %% after: pictures.draw_gradients(depths, gradients)
@@ -54,17 +60,27 @@ assert hello[:6] == ["<s>", "▁He", "ll", "o", "!", "<pad>"]
 assert_allclose(target_mask[1, 0, 2, :6], [1, 1, 1, 0, 0, 0])
 # %% after: pictures.draw_parts(tensors)
 total = sum(np.array(x) for x in tensors.values())
-assert_allclose(total, ours(*inputs), atol=1e-3)
+assert_allclose(total, encoder_layer(*inputs), atol=1e-3)
 assert (source[0].numpy() != PAD).all(), "the picture has no padding"
 sizes_of = {name: np.std(np.array(x)[0]) for name, x in tensors.items()}
 assert max(sizes_of, key=sizes_of.get) == "+ feed-forward", "the largest numbers"
-# %% after: weights = ours.self_attention.weights_seen[0, 0, :6, :6]
-weights = np.array(ours.self_attention.weights_seen[0])  # of all heads
+# %% after: weights = decoder_layer.self_attention.weights_seen[0, 0, :6, :6]
+weights = np.array(decoder_layer.self_attention.weights_seen[0])  # of all heads
 assert (weights[:, *np.triu_indices(len(reading), 1)] == 0).all()
 assert hidden.any() and (weights[0, :6, :6][hidden] == 0).all()
 assert (weights[0, :6, :6].argmax(axis=-1) == 0).all(), "all read <s> most"
-# %% after: moved = moves(lambda ids: large((ids, target_in)), source)
-assert moved < 1e-4
+# %% after: pictures.draw_reads(following[:6], words, weights, title, **names)
+sure = {"▁cat": "▁gato", "▁saw": "▁viu", "▁dog": "▁cão"}
+for token, row in zip(following[:6], weights, strict=True):
+    if token in sure:
+        assert row.max() > 0.9 and words[row.argmax()] == sure[token]
+# %% after: padded = np.pad(source, [[0, 0], [0, 10]])  # ten zeros at the end
+for inputs, longer in (
+    ((source, target_in), (padded, target_in)),
+    ((source, target_in[:, :3]), (source, target_in)),
+):
+    assert moves(rebuilt, inputs, longer) < 5e-5, "0.0000"
+    assert moves(unmasked, inputs, longer) > 0.5, "the logits move"
 # %% after: untrained = masked_loss(labels, logits)
 metric = MaskedAccuracy()
 metric.update_state(
@@ -84,16 +100,19 @@ if STEPS > 100:
     late = np.arange(4000, 6000)
     assert_allclose(schedule(late), Schedule(128, 4000)(late), rtol=1e-6)
 # %% after: metrics = [MaskedAccuracy(name="accuracy")]
+if STEPS > 100:
+    assert len(pairs) < 64 * STEPS < 2 * len(pairs), "each sentence once or twice"
+    assert final["loss"] < training["loss"], "it has not memorized them"
 assert history.history["val_loss"][-1] < history.history["loss"][0]
 # %% trained: metrics = [MaskedAccuracy(name="accuracy")]
 assert history.history["val_accuracy"][-1] > 0.95 and final["accuracy"] > 0.95
-# %% after: pictures.draw_decoding(large, pieces, "os meus vizinhos ouviram sobre esta ideia.")
-ids = [*pieces.encode(["os meus vizinhos ouviram sobre esta ideia."])[0], END]
-begun = [START, *pieces.processor.piece_to_id(["▁my", "▁neighbour", "s"])]
-shares = np.array(ops.softmax(large((np.array([ids]), np.array([begun])))[0]))
+# %% after: pictures.draw_decoding(rebuilt, shipped_tokenizer, text)
+ids = [*shipped_tokenizer.encode([text])[0], END]
+begun = [START, *shipped_tokenizer.processor.piece_to_id(["▁my", "▁neighbour", "s"])]
+shares = np.array(ops.softmax(rebuilt((np.array([ids]), np.array([begun])))[0]))
 likely = [int(token) for token in shares[1].argsort()[:-3:-1]]
 assert shares.max(axis=-1).argmin() == 1, "the second step hesitates most"
-assert pieces.tokens(likely) == ["▁neighbour", "▁neighbor"], "two spellings"
+assert shipped_tokenizer.tokens(likely) == ["▁neighbour", "▁neighbor"], "two spellings"
 # %% after: rows = []
 assert not seen, "sentences that it has not seen"
 lacks = [count for count, _ in pictures.relatives([row[0] for row in rows], pairs)]
@@ -106,17 +125,17 @@ third = shipped(
     "vou então muito rapidamente partilhar convosco algumas histórias "
     "de algumas coisas mágicas que aconteceram."
 )
-assert third.count("with you") == 2
+assert third.count("with you") == 2 and english.endswith("at the encyclopedia.")
 # %% trained: rows = []
 assert len(wrong) <= 4, "your model translates"
-# %% after: print(pieces.tokens(ids), "→", tokens)
-word = pieces.tokens(ids)
+# %% after: print(shipped_tokenizer.tokens(ids), "→", tokens)
+word = shipped_tokenizer.tokens(ids)
 assert len(word) > 1, "it is not in the vocabulary"
 assert any(tokens[i:][: len(word)] == word for i in range(len(tokens))), "copied"
 # %% after: pictures.say_most(name, most, meanings)
 assert_allclose(weights.sum(axis=-1), 1, rtol=1e-5)
 assert {*most} & {*meanings}, "the translation has at least one of the words"
-# %% after: copied = [i for i, token in enumerate(written) if token in pieces.tokens(ids)]
+# %% after: copied = [i for i, token in enumerate(written) if token in copies]
 assert len(written) >= len(ids), "all pieces of the word are drawn"
 # %% after: served = tf.saved_model.load("mine/1").signatures["translate"]
 assert answer[0].decode() == shipped(text)
@@ -133,4 +152,4 @@ if STEPS > 100:
 # %% answer: 4
 assert layer.weights_seen[0, 0].shape == (40, 40)
 # %% answer: 5
-assert moves(Implicit(), source) > 1e-3
+assert moves(Implicit(), source, padded) > 1e-3
