@@ -280,28 +280,29 @@ def draw_shares(title, names, shares):
         axes.text(share, height, f" {share:.0%} of {side}", va="center", color=colour)
     axes.set_yticks(range(len(names)), names)
     axes.invert_yaxis()
-    axes.set(xlim=(0, 1.2), xticks=[], title=title)
+    axes.set(xlim=(0, 1.25), xticks=[], title=title)
     axes.set_xlabel("sentences that are correct to the letter")
     axes.spines[["top", "right", "bottom"]].set_visible(False)
     plt.show()
 
 
 def draw_scores(known, strange):
-    """Draws the scores of a test as dots, and those of strange texts with labels."""
+    """Draws the scores of a test as dots in a row, and each strange text's below."""
     below = sum(score < min(known) for score in strange.values())
-    _, axes = plt.subplots(figsize=(8, 2.4), layout="constrained")
-    places = np.random.default_rng(0).uniform(-0.12, 0.12, len(known))
-    axes.plot(known, places, "o", color="C0", ms=5, alpha=0.3)
-    axes.text(
-        np.median(known), -0.35, f"{len(known)} of the test", ha="center", color="C0"
-    )
-    for place, (text, score) in enumerate(strange.items()):
-        axes.plot(score, 0, "o", color="C1", ms=8)
-        where = {"xytext": (0, 14 + 17 * (place % 2)), "textcoords": "offset points"}
-        axes.annotate(text, (score, 0), ha="center", color="C1", **where)
-    title = f"{below} of {len(strange)} strange utterances score below all of the test"
-    axes.set(xlabel="score of the reply", ylim=(-0.5, 0.9), yticks=[], title=title)
-    axes.margins(x=0.12)
+    rows = {f"the {len(known)} of the test": known}
+    rows |= {text: [score] for text, score in strange.items()}
+    figure, axes = plt.subplots(figsize=(8, 2.4), layout="constrained")
+    for row, scores in enumerate(rows.values()):
+        axes.axhline(row, color="0.9", lw=1, zorder=0)
+        colour, size, alpha = ("C1", 8, 1) if row else ("C0", 6, 0.3)
+        axes.plot(scores, [row] * len(scores), "o", color=colour, ms=size, alpha=alpha)
+    axes.set_yticks(range(len(rows)), rows, size=12)
+    for row, label in enumerate(axes.get_yticklabels()):
+        label.set_color("C1" if row else "C0")
+    words = "strange utterances get a lower score than all of the test"
+    figure.suptitle(f"{below} of {len(strange)} {words}")
+    axes.set(xlabel="score of the reply", ylim=(len(rows) - 0.5, -0.5), xlim=(None, 0))
+    axes.tick_params(axis="y", length=0)
     axes.spines[["top", "right", "left"]].set_visible(False)
     plt.show()
 
@@ -332,3 +333,26 @@ def draw_gap(title, runs):
     panels[0].set_ylabel("correct tokens")
     panels[0].yaxis.set_major_formatter("{x:.0%}")
     plt.show()
+
+
+def about_nearer(places, sources, beam, references, read_back):
+    """Says how many translations that come nearer still differ from their references.
+
+    Shows one in which a single word changes the meaning, best a "não" (not).
+    """
+    wrong = [n for n in places if beam[n] != references[n]]
+    said = f"{len(places)} come nearer to the reference by edits, but {len(wrong)} of "
+    said += f"these {len(places)} still differ from it."
+    changed = {}
+    for n in wrong:
+        ours, theirs = ({*text.lower().split()} for text in (beam[n], references[n]))
+        only = sorted(ours - theirs), sorted(theirs - ours)
+        if "não" in ours ^ theirs:
+            changed[n] = 0
+        elif [*map(len, only)] == [1, 1] and only[0][0][:2] != only[1][0][:2]:
+            changed[n] = 1  # another word, not another form of it
+    for n in sorted(changed, key=changed.get):
+        if (back := read_back(beam[n])) != sources[n]:
+            said += " One word can change the meaning: the beam translates "
+            return f"{said}“{sources[n]}” as “{beam[n]}” (read back: “{back}”)."
+    return said

@@ -99,10 +99,32 @@ assert word_error_rate(["La bola es azul"], ["La bola es azul"]) == 0
 assert word_error_rate(["El bola azul"], ["La bola es azul"]) == 2 / 4
 assert word_error_rate(["a b c"], ["d"]) == 3
 # %% after: found, spent = {}, {}
+(greedy, before), (beam, after) = found.values()
 assert (after > before - 1e-4).all(), "never a lower score"
 assert greedy == translations
 # %% trained: found, spent = {}, {}
 assert compare(translations, references).bleu > 88
+# The picture shows the package's own search, where only the beam is right.
+n = sources.index(example)
+(greedy, before), (beam, after) = found.values()
+assert greedy[n] != beam[n] == references[n]
+steps, hypothesis = beams.beam_steps(model, example)
+[(slow, low)] = hypothesis.items()
+ends = {ids: score for _, finished in steps for ids, score in finished.items()}
+best = max(ends, key=ends.get)
+decode = model.tokenizer.target.decode
+assert decode([[*best], [*slow]]) == [beam[n], greedy[n]]
+assert abs(ends[best] - after[n]) < 1e-3 and abs(low - before[n]) < 1e-3
+assert ends[best] > low and max(map(len, (best, slow))) <= 10, "all of it is drawn"
+apart = [*map(int.__eq__, best, slow)].index(False)
+kept, finished = steps[apart]
+assert (kept | finished)[slow[: apart + 1]] > kept[best[: apart + 1]], "likelier"
+# %% after: closer = [n for n in other if nearer(n) > 0]
+sides = ["I go.", "Ana is kind."], ["Não vou.", "A Ana é alta."]
+told = *sides, ["Vou.", "A Ana é boa."]
+assert "as “Não vou.”" in patterns.about_nearer([1, 0], *told, str)
+assert "as “A Ana é alta.”" in patterns.about_nearer([1], *told, str)
+assert patterns.about_nearer([0], ["I"], ["vai"], ["vais"], str).endswith("it.")
 # %% answer: 1
 assert (
     len(mine) == 20 and "Rosa" not in str(mine) and "Zoe" not in str(chat_train + mine)
