@@ -7,8 +7,6 @@ sentences with Spanish translations, training, tables, comparisons and pictures.
 import keras
 import matplotlib.pyplot as plt
 import numpy as np
-import tensorflow as tf
-from IPython.display import Markdown, display
 from matplotlib.colors import PowerNorm
 
 from tfxformer import masked_loss, plots
@@ -161,43 +159,12 @@ def of_package(queries, keys, values):
     return [np.array(each)[0, 0] for each in found]
 
 
-def measure(d_k, scale, draws=2000, keys=16):
-    """What random queries and keys of a size do to softmax, with scaling or without.
-
-    Returns the scores' standard deviation, the mean largest weight, and the median size
-    of the gradient.
-    """
-    rng = np.random.default_rng(d_k)
-    query = rng.normal(size=(draws, 1, d_k)).astype("float32")
-    key = rng.normal(size=(draws, keys, d_k)).astype("float32")
-    value = rng.normal(size=(draws, keys, 1)).astype("float32")
-    scores = tf.matmul(query, key, transpose_b=True)
-    scores = scores / tf.sqrt(float(d_k)) if scale else scores
-    with tf.GradientTape() as tape:
-        tape.watch(scores)
-        weights = tf.nn.softmax(scores)
-        result = tf.matmul(weights, value)
-    sizes = np.linalg.norm(tape.gradient(result, scores), axis=-1)
-    return np.std(scores), np.mean(np.max(weights, axis=-1)), np.median(sizes)
-
-
 def sides_of_cross(model, source, target):
     """The vectors that meet in the cross-attention of a pair, by their side."""
     source, target = ids([source]), ids([f"<start> {target}"])
     attend = model.decoder.dec_layers[0].causal_self_attention
     decoder = attend(model.decoder.pos_embedding(target))
     return {"decoder": decoder[0].numpy(), "encoder": model.encoder(source)[0].numpy()}
-
-
-def verb_chances(model, thing, seen):
-    """The probability of each next word, from as many of the source's words."""
-    source = ids([f"she is making {thing}"])
-    mask = np.arange(source.shape[1])[None] < seen
-    states = model.decoder(
-        ids(["<start> ella está"]), model.encoder(source), context_mask=mask
-    )
-    e = np.exp(model.project(states)[0, -1].numpy())
-    return e / e.sum()
 
 
 def on_objects(model, pairs):
@@ -251,41 +218,6 @@ def cut(picture, size=6):
     count = len(picture) // size
     patches = picture.reshape(count, size, count, size).swapaxes(1, 2)
     return patches.reshape(count * count, size * size)
-
-
-def say(text):
-    """Shows text with numbers from this run."""
-    display(Markdown(text))
-
-
-def say_who_needs_the_object(rows, blind, wins):
-    """Says what the probabilities of the verb show, where the object is hidden.
-
-    Args:
-        rows: for each object, how many heads give it more than half of their attention,
-            and the probability of the right verb with the object and without it, in
-            percent.
-        blind: the verb that the model writes without the object.
-        wins: whether the mean of the heads reads the object more than "making".
-    """
-    readers, seen, hidden = rows.T
-    seen, hidden = seen / 100, hidden / 100
-    usual = max(set(blind), key=blind.count)
-    keep = np.array([x.startswith(f"{usual} ") for x in MADE.values()])
-    kept = " and ".join(
-        f"“{thing}”" for thing, of in zip(MADE, keep, strict=True) if of
-    )
-    fewer = [f"“{thing}”" for thing, more in zip(MADE, wins, strict=True) if not more]
-    say(f"""
-* Without the object, the model writes “{usual}” in {blind.count(usual)} of
-  {len(blind)} sentences. So {kept} keep the right verb: its probability is
-  {hidden[keep].mean():.0%} in their mean. The other {np.sum(~keep)} need the object: it
-  falls from {seen[~keep].mean():.0%} to {hidden[~keep].mean():.0%}.
-* The exceptions, {" and ".join(fewer)}, need it, too: {seen[~wins].mean():.0%} falls to
-  {hidden[~wins].mean():.0%}. But only {readers[~wins].mean():.2g} head gives the object
-  more than half of its attention there, and {readers[wins].mean():.2g} do in the other
-  sentences. So the mean of the heads is lower.
-""")
 
 
 def show(title, rows, columns, values, digits=2):
@@ -347,26 +279,36 @@ def draw_reading(tokens, shares, word):
     plt.show()
 
 
-def draw_numbers(panel, matrix, rows, title, most):
-    """Draws a matrix in colours from -most (red) to most (blue)."""
-    panel.imshow(matrix, cmap="RdBu", vmin=-most, vmax=most)
-    panel.set_yticks(range(len(rows)), rows, size=12)
-    panel.set_xticks([])
-    panel.set_title(title, size=12)
+def draw_numbers(panel, matrix, most):
+    """Draws a matrix in colours from -most (blue) to most (red)."""
+    panel.imshow(matrix, cmap="RdBu_r", vmin=-most, vmax=most, aspect="auto")
+    panel.set(xticks=[], yticks=[])
 
 
-def draw_projections(tokens, X, maps):
-    """Draws the rows of X, and the three matrices that the layer makes of them."""
-    layout = [["X"] * len(maps), [*maps]]
-    figure, panels = plt.subplot_mosaic(layout, figsize=(8, 4), layout="constrained")
-    title = f"X: {X.shape[1]} numbers for each word"
-    draw_numbers(panels["X"], X, tokens, title, np.abs(X).max())
-    most = max(np.abs(matrix).max() for matrix in maps.values())
-    for place, (name, matrix) in enumerate(maps.items()):
-        title = f"{name}: {matrix.shape[1]} numbers"
-        draw_numbers(panels[name], matrix, [] if place else tokens, title, most)
-    title = "Three matrices turn X into queries, keys and values"
-    figure.suptitle(f"{title}\n(blue: positive, red: negative)", size=13)
+def draw_projections(tokens, X, matrices, products):
+    """Draws three products: each to the right of X and below its matrix."""
+    rows, inner = X.shape
+    columns = matrices[0].shape[1]
+    sizes = {"width_ratios": [inner, *[columns] * 3]}
+    sizes["height_ratios"] = [inner, 2 * rows]
+    figure, panels = plt.subplots(
+        2, 4, figsize=(8, 5.6), layout="constrained", gridspec_kw=sizes
+    )
+    panels[0, 0].axis("off")
+    text = "one number of Q = a row of X\ntimes a column of W_Q, plus a bias"
+    text += "\n\nred: above 0, blue: below"
+    panels[0, 0].text(0.5, 0.45, text, ha="center", size=12)
+    draw_numbers(panels[1, 0], X, np.abs(X).max())
+    panels[1, 0].set_yticks(range(rows), tokens, size=12)
+    panels[1, 0].set_xlabel(f"X ({rows} × {inner})", size=12)
+    largest = [max(np.abs(x).max() for x in found) for found in (matrices, products)]
+    for place, role in enumerate("QKV"):
+        above, below = panels[:, place + 1]
+        draw_numbers(above, matrices[place], largest[0])
+        above.set_title(f"W_{role}\n({inner} × {columns})", size=12)
+        draw_numbers(below, products[place], largest[1])
+        below.set_xlabel(f"{role} ({rows} × {columns})", size=12)
+    figure.suptitle("Three matrices turn X into queries, keys and values", size=14)
     plt.show()
 
 
@@ -378,7 +320,10 @@ def draw_weighted_sum(tokens, weights, values, word):
     first, second = np.argsort(weights)[::-1][:2]
     title = f"“{word}” is mostly a mean of “{tokens[first]}” and “{tokens[second]}”"
     _, panel = plt.subplots(figsize=(7.5, 3.2), layout="constrained")
-    draw_numbers(panel, rows, [*names, f"sum = Z({word})"], title, np.abs(rows).max())
+    draw_numbers(panel, rows, np.abs(rows).max())
+    panel.set_yticks(range(len(rows)), [*names, f"sum = Z({word})"], size=12)
+    panel.set_title(title, size=12)
+    panel.set_xlabel("red: above 0, blue: below")
     panel.axhline(len(tokens) - 0.5, color="black", lw=2)
     for (row, column), x in np.ndenumerate(rows):
         color = "white" if abs(x) > 0.6 * np.abs(rows).max() else "black"
@@ -409,6 +354,9 @@ def draw_scaling(sizes, raw, divided):
     plt.show()
 
 
+FAINT = "without a number: less than 5%"
+
+
 def name_shares(panel, weights, least=0.05):
     """Writes all but the smallest weights into their cells, as percentages."""
     weights = np.array(weights)
@@ -432,8 +380,10 @@ def frame_largest(panel, weights, rows=None):
             panel.add_patch(frame)
 
 
-def draw_weights(queries, keys, weights, title, **names):
+def draw_weights(queries, keys, weights, title, *, rows, columns):
     """Draws weights as percentages; a frame marks the largest of each row."""
+    columns += f"\n({FAINT})"
+    names = {"rows": rows, "columns": columns}
     figure = plots.draw_attention(queries, keys, weights, title, **names)
     *panels, bar = figure.axes
     bar.remove()  # the cells have their numbers
@@ -474,6 +424,7 @@ def draw_three_kinds(english, spanish, kinds):
         panel.set_title(title, size=13)
         panel.set_anchor("N")
     panels[1].text(3.1, 0.4, "False", size=13, color="0.35", ha="center")
+    figure.supxlabel(FAINT, size=11)
     words = read[means[1][last].argmax()], source[means[2][last].argmax()]
     title = f"To write “{target[-1]}”, the decoder reads “{words[0]}” and “{words[1]}”"
     figure.suptitle(title, size=14)

@@ -72,6 +72,7 @@ assert (in_decoder[:, np.triu(np.ones((5, 5), bool), 1)] == 0.0).all()
 assert in_encoder.shape == (mha.num_heads, len(source), len(source))
 assert in_decoder.shape == (mha.num_heads, 5, 5)
 assert in_cross.shape == (mha.num_heads, 5, 4), "5 queries read 4 keys"
+assert azul.max() - azul.min() > 0.2, "heads differ"
 for row, word in ((1, "ball"), (3, "blue")):
     assert in_cross.mean(axis=0)[row, source.index(word)] > 0.5, "mostly"
 # %% after: apart = {}
@@ -89,8 +90,8 @@ assert rows[1][0] < 60 and 75 < rows[1][1] < 105 and rows[1][2] > 120
 assert near[vocabulary.index("black"), vocabulary.index("milk")] == 0, "no neighbours"
 # %% after: text, spanish = "the black cat drank the milk", "el gato negro bebió la leche"
 np.testing.assert_allclose(milk.sum(axis=1), 1, atol=1e-5)
-assert prefer < len(milk), "“milk” does not always prefer its neighbour"
-assert mean[3] < 0.3, "“milk” prefers other words"
+assert (milk.argmax(axis=1) != 3).all(), "no head reads “drank” most"
+# %% after: lesson.draw_cross(text, spanish, found[2].mean(axis=0), title)
 in_picture = found[2].mean(axis=0)
 for row, word in ((1, "cat"), (2, "black")):
     assert text.split()[in_picture[row].argmax()] == word, "attention moves, too"
@@ -104,20 +105,12 @@ assert len(rows) > wins.sum() > len(rows) / 2, "most, but not all"
 exceptions = [thing for thing, win in zip(lesson.MADE, wins, strict=True) if not win]
 assert exceptions == ["dinner", "coffee"]
 assert len(labels) == 7, "the picture has room for 7"
-# %% after: rows, blind = [], []
-readers, seen, hidden = np.transpose(rows)
-seen, hidden = seen / 100, hidden / 100
-assert set(blind) == {"haciendo"}
-keep = np.array([x.startswith("haciendo") for x in lesson.MADE.values()])
-assert (hidden[keep] > 0.5).all() and (hidden[~keep] < 0.4).all() and (seen > 0.5).all()
-assert hidden[~wins].mean() < seen[~wins].mean() - 0.3, "the exceptions need it, too"
-assert (readers[~wins] == 1).all(), "one head “gives” more than half"
-assert readers[~wins].mean() < readers[wins].mean()
 # %% after: def right():
 assert sum(map(len, lesson.PATTERNS.values())) == len(lesson.PAIRS)
 assert np.mean(rows[1:]) < np.mean(rows[0]), "heads are of use"
 assert len({*map(tuple, rows[1:])}) > 1, "losses differ from head to head"
-assert stay[worst] < stay[most] and looks[worst] < looks[most], "the order differs"
+stay = np.array([row[3] for row in rows[1:]])
+assert stay.argmin() != looks.argmax(), "another head is missed most"
 english, spanish = lesson.PATTERNS["she is making ..."][0]  # the batch and one alone
 words = spanish.split()
 one = three_kinds(model, english, spanish)[2][:, words.index("está") + 1]
