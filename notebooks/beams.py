@@ -30,10 +30,13 @@ class TracedSearch(BeamSearch):
 
 
 def beam_steps(translator, text):
-    """What a translator's beam search keeps and finishes at each step.
+    """What a translator's beam search keeps at each step, and how two hypotheses grow.
 
-    Returns a list of ``(kept, finished)``, and the hypothesis of greedy decoding. Each
-    is a dictionary of token ids and scores, the best first.
+    Returns two values; hypotheses are tuples of token ids:
+
+    - for each step, the hypotheses that stay in the beam, the best first;
+    - for "greedy" decoding and the best of the "beam", ``{hypothesis: score}`` from the
+      first token to the last.
     """
 
     def scored(ids, totals):
@@ -45,65 +48,67 @@ def beam_steps(translator, text):
     limit = length_limit(source, options, model.max_length)
     sources = Sources(source, limit, (), model.encode(source))
     search = TracedSearch(DecoderStep(model, options.beam_size, options), options)
-    state, steps, greedy = search.start(sources), [], {}
+    state, steps, scores, ends, greedy = search.start(sources), [], {}, {}, ()
     while state.going[0]:
         before, state = state, search.step(tf.constant(len(steps)), sources, state)
         parent, token, total = (x[0] for x in search.candidates)
         longer = tf.concat([tf.gather(before.ids[0], parent), token[:, None]], axis=1)
         new = scored(longer, total)
-        if before.greedy[0]:
-            greedy = dict([*new.items()][:1])
         likeliest = [*new][: options.beam_size]
-        finished = {ids: new[ids] for ids in likeliest if ids[-1] == END}
-        kept = sorted(scored(state.ids[0], state.total[0]).items(), key=lambda x: -x[1])
-        steps.append((dict(kept), finished))
-    return steps, greedy
+        if before.greedy[0]:
+            greedy = likeliest[0]
+        kept = scored(state.ids[0], state.total[0])
+        steps.append(sorted(kept, key=kept.get, reverse=True))
+        ends |= {ids: new[ids] for ids in likeliest if ids[-1] == END}
+        scores |= new | kept
+    both = {"greedy": greedy, "beam": max(ends, key=ends.get, default=greedy)}
+    return steps, {
+        name: {ids[:n]: scores[ids[:n]] for n in range(1, len(ids) + 1)}
+        for name, ids in both.items()
+    }
 
 
 def draw_beam(translator, text, most=10):
-    """Draws the first steps of a beam search, and says where greedy decoding leaves it.
+    """Draws the first steps of a beam search: the newest token of each hypothesis.
 
-    Of the finished hypotheses, it draws the best one, and greedy decoding's.
+    Numbers are the scores on two paths: greedy decoding's, and the beam's best.
     """
-
-    def number(score):
-        return f"{score:.2f}".replace("-", "−")
-
     side = translator.tokenizer.target
-    steps, greedy = beam_steps(translator, text)
-    [(slow, low)] = greedy.items()
-    ends = {ids: score for _, finished in steps for ids, score in finished.items()}
-    best = max(ends, key=ends.get, default=slow)
-    found, greedily = (side.decode([[*path]])[0] for path in (best, slow))
-    bottom = translator.options.beam_size + 0.3
-    paths = {best: ("C0", f"beam: {found}", bottom + 0.95)}
-    paths |= {slow: ("C3", f"greedy: {greedily}", bottom)}
-    count = min(max(len(best), len(slow)), most)
-    size = {"figsize": (1.05 * count + 0.8, 4.3), "layout": "constrained"}
+    steps, paths = beam_steps(translator, text)
+    place = {
+        ids: (n, row) for n, kept in enumerate(steps, 1) for row, ids in enumerate(kept)
+    }
+    bottom = translator.options.beam_size + 0.3  # of the kept ones; below are the ends
+    ends = {[*path][-1]: name for name, path in paths.items()}
+    for row, ids in enumerate(sorted(ends, key=len)):
+        place[ids] = len(ids), bottom + 0.95 * row
+    count = min(max(map(len, ends)), most)
+    place = {ids: at for ids, at in place.items() if at[0] <= count}
+    size = {"figsize": (1.05 * count + 0.8, 4.6), "layout": "constrained"}
     figure, axes = plt.subplots(**size)
-    row_of = {}
-    for step, (kept, finished) in enumerate(steps[:count], 1):
-        rows = {ids: row for row, ids in enumerate(kept)}
-        rows |= {ids: paths[ids][2] for ids in finished if ids in paths}
-        for ids, row in rows.items():
-            on = [style for path, style in paths.items() if path[:step] == ids]
-            color, words, _ = on[0] if on else ("0.5", "", 0)
-            kind = {"va": "center", "color": color, "zorder": 3}
-            box = {"boxstyle": "round", "fc": "white", "ec": color, "lw": 1 + len(on)}
-            [token] = side.tokens([ids[-1]])
-            token += f"\n{number((kept | finished)[ids])}"
-            axes.text(step, row, token, ha="center", size=11, bbox=box, **kind)
-            if step > 1:
-                line = {"color": color, "lw": 2.5 if on else 1, "zorder": len(on)}
-                axes.plot([step - 1, step], [row_of[ids[:-1]], row], **line)
-            if row >= bottom:  # the finished text, where there is room
-                left = step > count / 2
-                place = step - 0.35 if left else step + 0.35
-                at = {"ha": "right" if left else "left", "size": 12}
-                axes.text(place, row, words, **at, **kind)
-        row_of |= rows
-    axes.set(xlim=(0.5, count + 0.5), ylim=(bottom + 1.45, -0.5))
-    axes.set_xlabel("step (below each token: the score of its hypothesis so far)")
+    middle = {"ha": "center", "va": "center"}
+    shared = {*paths["greedy"]} & {*paths["beam"]}  # red shows around the blue
+    for ids, at in place.items():  # the other hypotheses, in grey
+        axes.plot(*zip(place.get(ids[:-1], at), at, strict=True), color="0.87", lw=1)
+        box = {"fc": "white", "ec": "none", "pad": 1}
+        [token] = side.tokens([ids[-1]])
+        axes.text(*at, token, color="0.6", size=10, bbox=box, **middle)
+    for (name, path), color in zip(paths.items(), ("C3", "C0"), strict=True):
+        path = {ids: score for ids, score in path.items() if ids in place}
+        axes.plot(
+            *zip(*map(place.get, path), strict=True), color=color, lw=2.5, zorder=2.5
+        )
+        for ids, score in path.items():
+            width = 6 if name == "greedy" and ids in shared else 2
+            box = {"boxstyle": "round", "fc": "white", "ec": color, "lw": width}
+            label = side.tokens([ids[-1]])[0] + "\n" + f"{score:.2f}".replace("-", "−")
+            axes.text(*place[ids], label, color=color, size=12, bbox=box, **middle)
+            if ids in ends:
+                step, row = place[ids]
+                words = f"{name}: {side.decode([[*ids]])[0]}"
+                at = {"ha": "right", "va": "center", "size": 13}
+                axes.text(step - 0.4, row, words, color=color, **at)
+    axes.set(xlim=(0.5, count + 0.5), ylim=(bottom + 1.45, -0.5), xlabel="step")
     axes.set_xticks(range(1, count + 1))
     places = [*range(translator.options.beam_size)]
     names = ["1st", "2nd", "3rd", *(f"{n + 1}th" for n in places[3:])]
@@ -111,23 +116,8 @@ def draw_beam(translator, text, most=10):
     axes.tick_params(length=0)
     axes.axhline(bottom - 0.6, color="0.8", lw=1, ls=":")
     axes.spines[:].set_visible(False)
-    title = "Greedy decoding and the beam end with the same translation"
-    said = f"{title}: “{found}”"
-    both = zip(best, slow, strict=False)
-    apart = [n for n, (one, other) in enumerate(both, 1) if one != other][:1]
-    for step in apart:
-        scores = steps[step - 1][0] | steps[step - 1][1]
-        first, second = (number(scores[path[:step]]) for path in (slow, best))
-        one, other = side.tokens([slow[step - 1], best[step - 1]])
-        title = f"Greedy decoding takes the likelier token at step {step}"
-        title += ", but ends with the lower score"
-        said = f"""
-For “{text}”, greedy decoding takes “{one}” at step {step}: with it, the score
-is {first}, with “{other}” {second}. Greedy decoding cannot go back, so it ends with
-“{greedily}” and a score of {number(low)}. The beam keeps both tokens and ends with
-“{found}” and {number(ends[best])}. (“\u2581” begins a word.)
-"""
-    figure.suptitle(title)
+    low, high = (f"{[*path.values()][-1]:.2f}" for path in paths.values())
+    title = f"Greedy decoding ends with a score of {low}, the beam with {high}"
+    figure.suptitle(title.replace("-", "−"))
     axes.set_title(f"“{text}”", size=12, color="0.4")
     plt.show()
-    return said

@@ -63,7 +63,7 @@ LIMITS = {  # what a verdict rests on, besides three trainings
     8: "50 held-out sentences",
 }
 WORDS = {True: "holds", False: "does not hold", None: "is undecided"}
-FOUND = {}  # by claim: its verdict, how often it was true, and what was measured
+FOUND = {}  # by claim: its verdict, and how often it was true
 
 
 def say(text):
@@ -82,27 +82,26 @@ def listed(values, form=".2f"):
     return f"{', '.join(first)} and {last}"
 
 
-def judge(number, true, measured, times="trainings"):
+def judge(number, true, times="trainings"):
     """Shows a claim's verdict, and keeps it for the table at the end.
 
     ``true`` says for each of three times, such as trainings, whether the claim is.
     """
     often = f"{sum(true)} of {len(true)} {times}"
-    FOUND[number] = verdict(true), often, measured
+    FOUND[number] = verdict(true), often
     claim = f"**Claim {number} {WORDS[verdict(true)]}**, true in {often}"
-    say(f"{claim}: “{CLAIMS[number]}.”\n\nMeasured on {LIMITS[number]}: {measured}.")
+    say(f"{claim}: “{CLAIMS[number]}.” Measured on {LIMITS[number]}.")
 
 
 def conclude():
     """Shows all verdicts in a table, and what they say about the Transformer."""
     table(
-        ["claim", "here", "true in", "measured", "measured on"],
+        ["claim", "here", "true in"],
         [
-            (CLAIMS[number], f"**{WORDS[holds]}**", often, measured, LIMITS[number])
-            for number, (holds, often, measured) in FOUND.items()
+            (CLAIMS[number], f"**{WORDS[holds]}**", often)
+            for number, (holds, often) in FOUND.items()
         ],
     )
-    holds = {number: row[0] for number, row in FOUND.items()}
     areas = {
         1: "the time of a step",
         3: "the loss with five thirds of the steps",
@@ -116,34 +115,20 @@ def conclude():
         "",
     ]
     for value, name in {True: "Better", False: "Not better", None: "Undecided"}.items():
-        found = [area for number, area in areas.items() if holds[number] is value]
+        found = [area for number, area in areas.items() if FOUND[number][0] is value]
         if found:
             lines.append(f"* **{name}**: {'; '.join(found)}.")
-    remember = {
-        "Attention connects distant words, with or without recurrence.": holds[7],
-        "Here, a step of the Transformer takes less time than one of the GRU with "
-        "attention.": holds[1],
-        "On the shortest sentences, a step of the plain GRU takes even less.": holds[4]
-        is False,
-        "After the same number of steps, the GRU with attention has the lower loss.": (
-            holds[2] is False
-        ),
-        "With five thirds of the steps, the Transformer has a lower loss.": holds[3],
-    }
-    remember = " ".join(sentence for sentence, true in remember.items() if true)
-    remember += " These trainings are short; longer ones may change the order."
-    lines += ["", f"**To remember:** {remember}"]
+    lines += ["", "These trainings are short; longer ones may change the order."]
     say("\n".join(lines))
 
 
 def say_stripped(both, without, unnormed):
     """Says how trainings end with all parts, and without one; losses of each."""
     say(f"""
-Each line is the mean of three trainings. The final losses are {listed(both)} with both,
-{listed(unnormed)} without normalization (higher in {sum(unnormed > both)} of
-{len(both)} trainings), and {listed(without)} without residual connections. All three
-models have two layers and the learning rate of the model with both; other settings may
-give other differences.
+Each line is the mean of three trainings. Their final losses are {listed(both)} with
+both, {listed(unnormed)} without normalization (higher in {sum(unnormed > both)} of
+{len(both)} trainings), and {listed(without)} without residual connections. Other
+settings may give other differences.
 """)
 
 
@@ -151,10 +136,10 @@ def say_growth(grows, far):
     """Says how much longer a step takes with sentences of 256 tokens than of 8."""
     ours, attention, plain = grows.values()
     say(f"""
-With sentences of 256 tokens, a step takes {ours:.1f} times as long as with sentences of
-8 in the Transformer, {attention:.1f} times in the GRU with attention and {plain:.1f}
-times in the plain GRU. From 256 to 1,024 tokens, a batch has four times as many pairs
-of tokens for attention, and a step of the Transformer takes {far:.1f} times as long.
+With sentences of 256 tokens instead of 8, a step takes {ours:.1f} times as long in the
+Transformer, {attention:.1f} times in the GRU with attention and {plain:.1f} times in
+the plain GRU. From 256 to 1,024 tokens, attention scores four times as many pairs of
+tokens in a batch, and a step of the Transformer takes {far:.1f} times as long.
 """)
 
 
@@ -163,7 +148,6 @@ def say_reach(distances, keeps, times):
     near, far = distances
     ours, attention, *_ = keeps.values()
     say(f"""
-The picture shows the norm of the gradient that arrives at a source word after training.
 The norm at {far:.0f} steps is {ours:.2g} times the norm at {near:.0f} in the
 Transformer, {attention:.2g} times in the GRU with attention, and less than a millionth
 in the plain GRU. With its attention blocked, the gradient of the GRU with attention at
@@ -173,22 +157,25 @@ in the plain GRU. With its attention blocked, the gradient of the GRU with atten
 
 def say_sentences(reference, translations):
     """Says what is right and wrong in each of ``{name: translation}``."""
-    wanted = sentences(reference)
-    lines = [f"The reference has {len(wanted)} sentences. Of these:", ""]
+    wanted, lines = sentences(reference), []
     for name, text in translations.items():
-        given, near = sentences(text), {}
-        for sentence in given:
+        near = {}  # for each sentence, the closest one of the reference
+        for sentence in sentences(text):
             ratios = {other: matched(sentence, other).ratio() for other in wanted}
             closest = max(wanted, key=ratios.get)
             near[sentence] = closest if ratios[closest] > 0.6 else None
-        missing = len({*wanted} - {*near.values()})
-        words = f"{len({*given} & {*wanted})} right, {missing} left out."
+        words = ""
         for sentence, other in near.items():
             if other is None:
-                words += f" “{sentence}” is close to none."
-            elif sentence != other:
+                words += f" “{sentence}” resembles no sentence of the reference."
+            elif sentence == other:
+                words += f" “{sentence}” is correct."
+            else:
                 words += f" “{sentence}” has {differences(sentence, other)}."
-        lines.append(f"* **{name}**: {words}")
+        missing = len({*wanted} - {*near.values()})
+        if missing and len(wanted) > 1:
+            words += f" It leaves out {missing} of {len(wanted)} sentences."
+        lines.append(f"* **{name}**:{words}")
     say("\n".join(lines))
 
 
@@ -339,7 +326,7 @@ class Training:
     """What one training of all models leaves, each by the model's name."""
 
     losses: dict  # arrays (steps,)
-    times: dict  # milliseconds, arrays (steps,)
+    times: dict  # milliseconds of the steps that all models take
     weights: dict  # after the last step
 
 
@@ -347,6 +334,7 @@ def train(trainers, weights, steps, batches):
     """Trains models from first weights; all are dictionaries, by the models' names.
 
     Each batch goes to all models in turn, so a slow minute of the machine slows all.
+    The steps of one model alone are not timed.
     """
     for name, trainer in trainers.items():
         trainer.begin(weights[name])
@@ -355,9 +343,10 @@ def train(trainers, weights, steps, batches):
         for name, trainer in trainers.items():
             if number < steps[name]:
                 rows[name].append(trainer.step(batches[number % len(batches)]))
+    timed = slice(WARM_UP, min(steps.values()))
     return Training(
         losses={name: np.array(row)[:, 0] for name, row in rows.items()},
-        times={name: np.array(row)[WARM_UP:, 1] for name, row in rows.items()},
+        times={name: np.array(row)[timed, 1] for name, row in rows.items()},
         weights={name: each.model.get_weights() for name, each in trainers.items()},
     )
 
@@ -379,20 +368,11 @@ def time_lengths(trainers, lengths, vocab_size, tokens, rounds=3):
     return {key: np.array(values) for key, values in found.items()}
 
 
-def strip(model, part):
-    """Takes the residual connections or the normalization of sublayers away."""
+def sublayers(model):
+    """Yields the sublayers of a Transformer."""
     names = "self_attention", "causal_self_attention", "cross_attention", "ffn"
     for layer in [*model.encoder.enc_layers, *model.decoder.dec_layers]:
-        for name in names:
-            sublayer = getattr(layer, name, None)
-            if sublayer is None:
-                continue
-            wrapper = sublayer.add_and_norm
-            if part == "residuals":
-                wrapper.call = lambda x, y, mask=None: y
-            else:
-                wrapper.before = lambda x: x
-                wrapper.layernorm.trainable = False
+        yield from (getattr(layer, name) for name in names if hasattr(layer, name))
 
 
 def make_reach(model, cut=False):
@@ -786,11 +766,10 @@ def draw_paths():
                 middle = (at[n] + at[n + 1]) / 2
                 axes.text(middle, y + 0.18, n + 1, color="C3", ha="center", size=9)
         if not chain:
-            for side in (range(count), range(count, last + 1)):
-                for n in side:
-                    if n != side[2]:  # all that this word joins
-                        ends = sorted((n, side[2]))
-                        arrow(*ends, y, -0.4, style="-", pale=True)
+            for reader, read in ((2, (0, 1, 3, 4)), (last - 1, range(count, last - 1))):
+                for n in read:  # the decoder reads no later words
+                    bend = -0.32 if n < reader else 0.32
+                    arrow(n, reader, y, bend, pale=True)
         if not plain:
             arrow(0, last, y, -0.15, red=True)
             arrow(4, last - 1, y, 0.3)

@@ -333,26 +333,3 @@ def draw_gap(title, runs):
     panels[0].set_ylabel("correct tokens")
     panels[0].yaxis.set_major_formatter("{x:.0%}")
     plt.show()
-
-
-def about_nearer(places, sources, beam, references, read_back):
-    """Says how many translations that come nearer still differ from their references.
-
-    Shows one in which a single word changes the meaning, best a "não" (not).
-    """
-    wrong = [n for n in places if beam[n] != references[n]]
-    said = f"{len(places)} come nearer to the reference by edits, but {len(wrong)} of "
-    said += f"these {len(places)} still differ from it."
-    changed = {}
-    for n in wrong:
-        ours, theirs = ({*text.lower().split()} for text in (beam[n], references[n]))
-        only = sorted(ours - theirs), sorted(theirs - ours)
-        if "não" in ours ^ theirs:
-            changed[n] = 0
-        elif [*map(len, only)] == [1, 1] and only[0][0][:2] != only[1][0][:2]:
-            changed[n] = 1  # another word, not another form of it
-    for n in sorted(changed, key=changed.get):
-        if (back := read_back(beam[n])) != sources[n]:
-            said += " One word can change the meaning: the beam translates "
-            return f"{said}“{sources[n]}” as “{beam[n]}” (read back: “{back}”)."
-    return said

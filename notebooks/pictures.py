@@ -1,10 +1,9 @@
 """The pictures and sentences of `positions.ipynb` and `transformer.ipynb`.
 
-Four functions make or test what the notebooks use: `without_mask` changes a model,
-`check` compares layers, and `best_head` picks
-a head.
+Two functions do more: `without_mask` changes a model, and `best_head` picks a head.
 """
 
+import re
 from contextlib import contextmanager
 from functools import partial
 
@@ -12,7 +11,6 @@ import matplotlib.pyplot as plt
 import numpy as np
 import tensorflow as tf
 from IPython.display import display
-from numpy.testing import assert_allclose
 
 from tfxformer import GlobalSelfAttention, plots
 from tfxformer.notebooks.comparison import draw, say
@@ -196,16 +194,6 @@ def without_mask(model):
             del attention.call
 
 
-def check(layer, inputs, theirs, *args, **kwargs):
-    """Gives a layer the weights of the package's, and compares their outputs."""
-    expected = theirs(*args, **kwargs)
-    layer(*inputs)  # makes the weights
-    layer.set_weights(theirs.get_weights())
-    assert_allclose(layer(*inputs), expected, atol=1e-4)
-    name, shape = type(layer).__name__, tuple(expected.shape)
-    print(f"{name} equals the package's; output {shape}")
-
-
 def numbered(tokens):
     """Tokens with a number where they occur more than once, such as "▁cat 2"."""
     return [
@@ -220,13 +208,19 @@ def draw_heads(tokens, weights, query):
     """Draws what each head reads when one token asks."""
     weights = weights[:, tokens.index(query)]  # (heads, key)
     tokens, rows = numbered(tokens), [f"head {n}" for n in range(1, len(weights) + 1)]
-    largest = weights.max(axis=1)
-    head, second = largest.argmax(), np.sort(largest)[-2]
-    token = tokens[weights[head].argmax()]
-    title = f"Head {head + 1} gives “{token}” {largest[head]:.0%};\n"
-    title += f"the others give a token {second:.0%} at most"
+    most = {}  # the heads that read each token most
+    for head, place in enumerate(weights.argmax(axis=-1), 1):
+        most.setdefault(tokens[place], []).append(str(head))
+    parts = [
+        (f"heads {' and '.join(heads)}" if heads[1:] else f"head {heads[0]}", token)
+        for token, heads in most.items()
+    ]
+    (name, token), *others = parts
+    reads = "read" if name.startswith("heads") else "reads"
+    title = f"{name.capitalize()} {reads} “{token}” most"
+    title += "".join(f", {name} “{token}”" for name, token in others)
     names = {"rows": f"“{query}” in each head (query)", "columns": "source token (key)"}
-    draw_reads(rows, tokens, weights, title, least=0.005, **names)
+    draw_reads(rows, tokens, weights, title, **names)
 
 
 def draw_split(token, query, heads, output, every=4):
@@ -238,7 +232,7 @@ def draw_split(token, query, heads, output, every=4):
     (count, width), gap, most = heads.shape, 4, abs(heads).max()
     middle = (count * (width + gap) - gap) / 2
     side = middle - count * width / 2  # where the strips without gaps begin
-    _, axes = plt.subplots(figsize=(9, 3.2), layout="constrained")
+    _, axes = plt.subplots(figsize=(9, 3.5), layout="constrained")
     arrow = {"arrowstyle": "-|>", "color": "0.3", "lw": 1.5}
 
     def strip(left, row, numbers, most):
@@ -264,7 +258,9 @@ def draw_split(token, query, heads, output, every=4):
     names = f"query of “{token}”: {size}", "results", "side by side", f"output: {size}"
     for row, name in zip((0.3, 2.6, 4.3, 6), names, strict=True):
         axes.text(-3, row, name, ha="right", va="center", size=12)
-    axes.set(xlim=(-22, 2 * middle + 1), ylim=(6.4, -0.1))
+    words = "red: above 0, blue: below"
+    axes.text(middle, 6.8, words, ha="center", va="center", color="0.3", size=11)
+    axes.set(xlim=(-22, 2 * middle + 1), ylim=(7.1, -0.1))
     axes.axis("off")
     title = f"{count} heads share {size} numbers, and $W^O$ mixes their results"
     axes.set_title(title)
@@ -304,7 +300,7 @@ def draw_feed_forward(tokens, x, hidden, output, count=16):
     stages = [np.array(stage) for stage in (x, hidden, output)]
     zeros, size = np.mean(stages[1] == 0), stages[1].shape[-1]
     names = "x", f"hidden: ReLU sets {zeros:.0%} of {size:,} to 0", "output"
-    _, axes = plt.subplots(figsize=(9, 0.75 * len(tokens) + 0.9), layout="constrained")
+    _, axes = plt.subplots(figsize=(9, 0.75 * len(tokens) + 1.1), layout="constrained")
     cell, step, colours = 0.2, 0.2 * count + 1.1, plt.colormaps["RdBu_r"]
     for stage, (name, numbers) in enumerate(zip(names, stages, strict=True)):
         left = stage * step
@@ -326,6 +322,7 @@ def draw_feed_forward(tokens, x, hidden, output, count=16):
     axes.set_yticks(range(len(tokens)), tokens, size=12)
     axes.set(xlim=(-0.1, 2 * step + cell * count + 0.1), xticks=[])
     axes.set_ylim(len(tokens) - 0.5, -0.9)
+    axes.set_xlabel("red: above 0, blue: below", color="0.3", size=11)
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
     axes.set_title("The same network transforms each position by itself", pad=10)
@@ -343,9 +340,9 @@ def draw_gradients(depths, gradients):
         axes.text(depths[-1], values[-1], words, **place)
     axes.set(yscale="log", xticks=depths, xlim=(0, 1.35 * depths[-1]))
     axes.set_ylim(values[-1] / 10, 50)
-    axes.set(xlabel="networks above", ylabel="size of the gradient")
+    axes.set(xlabel="number of networks", ylabel="size of the gradient")
     title = "the gradient survives only with residual connections"
-    axes.set_title(f"In this deep network, {title}")
+    axes.set_title(f"Through {depths[-1]} networks, {title}")
     axes.spines[["top", "right"]].set_visible(False)
     plt.show()
 
@@ -531,29 +528,25 @@ def say_correct(probabilities, correct, tokens, tokenizer):
     """Says how probable correct tokens are, and what comes next where it is lowest."""
     right, low = np.sum(probabilities.max(axis=-1) == correct), correct.argmin()
     likely = tokenizer.tokens([*map(int, probabilities[low].argsort()[:-3:-1])])
+    other = likely[int(likely[0] == tokens[low])]
     second = np.sort(probabilities[low])[-2]
-    say(f"""
-At {right} of {len(correct)} positions, the correct token is the likeliest. On average,
-$p$ is {correct.mean():.2f}, and the loss is {-np.log(correct).mean():.2f} nats. The
-lowest $p$ is {correct[low]:.2f}, for “{tokens[low]}”. There,
-“{likely[int(likely[0] == tokens[low])]}” comes second, with {second:.2f}.
-""")
+    say(
+        f"The correct token is the likeliest at {right} of {len(correct)} positions, "
+        f"and the loss is {-np.log(correct).mean():.2f} nats. $p$ is lowest for "
+        f"“{tokens[low]}”, where “{other}” comes second, with {second:.2f}."
+    )
 
 
 def say_losses(training, validation):
-    """Says what two losses with the same weights show, and the mean probability."""
+    """Says what two losses with the same weights show."""
     text = f"With the averaged weights, the loss is {validation:.3f} nats on "
     text += f"validation sentences and {training:.3f} on training sentences. "
     if validation < 0.8 * training:
-        text += "The weights are the same, so the validation sentences are easier. A "
-        text += "likely reason is that the phrasebook holds out only sentences whose "
-        text += "words all occur in training.\n\n"
+        text += "The validation sentences are easier, probably because the phrasebook "
+        text += "holds out only sentences whose words all occur in training."
     else:
         text += "A training point of the picture has earlier weights: it is the mean "
-        text += "over some steps.\n\n"
-    mean = f"e^{{-{validation:.3f}}} = {np.exp(-validation):.2f}"
-    text += f"The geometric mean of $p$ is ${mean}$ for validation. "
-    text += "The shipped model stays near 0.9 because of its label smoothing."
+        text += "over some steps."
     say(text)
 
 
@@ -586,8 +579,9 @@ def say_differences(rows, pairs):
     seen = {source for source, _ in pairs} & {row[0] for row in rows}
     lacks = [count for count, _ in relatives([row[0] for row in rows], pairs)]
     near = sum(count <= 1 for count in lacks)
-    text = f"{len(seen)} of the {len(rows)} occur in training, but for {near} of them, "
-    text += "a training sentence lacks at most one of the words. "
+    text = f"{len(seen) or 'None'} of the {len(rows)} occur in training, but for "
+    text += f"{near} of them, some training sentence has all of their words, or all "
+    text += "but one. "
     text += f"**{len(rows) - len(wrong)}** translations equal their reference."
     text += " These differ:\n\n" * bool(wrong)
     for source, written, reference in wrong[:3]:
@@ -597,25 +591,28 @@ def say_differences(rows, pairs):
 
 
 def show_scores(texts, meanings, needed, results):
-    """Shows translations with scores, and names the best score of a wrong one."""
+    """Shows translations with scores, and names the best score of a wrong one.
+
+    A translation is wrong without the pattern that its meaning needs.
+    """
     wrong = []
     rows = zip(texts, meanings, needed, *results, strict=True)
     for text, means, needs, english, score in rows:
-        right = any(word in english for word in needs.split("|"))
+        right = re.search(needs, english)
         mark = f"score {score:.2f}, {'right' if right else 'wrong'}"
         print(f"{text}\n    →  {english}\n    means: {means}\n    {mark}")
         wrong += [] if right else [(score, english)]
     for score, english in sorted(wrong)[-1:]:
-        say(f"The best score of a wrong line is {score:.2f}: “{english}”")
+        say(f"The best score of a wrong translation is {score:.2f}: “{english}”")
 
 
 def say_most(head, most, meanings):
     """Says which token a head reads most for each token that has a meaning."""
-    text = f"The cell picks {head}.\n\n"
+    text = f"In {head}, the most attention goes from\n\n"
     for token, meaning in meanings.items():
         if token in most:
-            text += f"* For “{token}”, the head reads “{most[token]}” most"
-            text += f", and not “{meaning}”\n" if most[token] != meaning else "\n"
+            text += f"* “{token}” to “{most[token]}”"
+            text += f", not to “{meaning}”\n" if most[token] != meaning else "\n"
     say(text)
 
 

@@ -15,10 +15,17 @@ assert answers[1][0] == answers[3][0]
 assert abs(answers[1][1] - answers[3][1]) < 1e-4
 trained = {source for source, _ in chat_train}
 assert [utterance in trained for utterance in talk] == 2 * [True, False] + 2 * [False]
+assert not {*talk[3:]} & {source for source, _ in fixed + free}, "in no pair"
+config = Path("runs/chat/config.yaml").read_text(encoding="utf-8")
+assert "label_smoothing: 0.1" in config and "dropout_rate: 0" in config
+assert "perplexity" in Path("log").read_text(encoding="utf-8")
 # %% trained: asked = "What is my name?"
 scores = [score for _, score in answers]
 names, others = scores[0:4:2], scores[1:4:2] + scores[4:]
 assert min(names) > max(others), "trained pairs have the highest scores"
+assert all(abs(score + 0.1) < 0.05 for score in names), "near the logarithm of 0.9"
+perplexity = measurements("runs/chat")[-1]["perplexity"]
+assert abs(perplexity - 1 / 0.9) < 0.1
 assert len(strange) == 3 and asked in strange
 # %% after: for top_p in (0.7, 1):
 few = Translator.load(
@@ -76,24 +83,6 @@ for chosen in rows.values():
 late = [row for row in rows["few"] if row["step"] > SPANISH_STEPS / 2]
 late = [row["masked_accuracy"] for row in late if row["split"] == "validation"]
 assert max(late) < 0.9 and min(late) > few[1] - 0.05
-# %% after: size = to_spanish.tokenizer.target.vocab_size
-config = Path("runs/en_es/config.yaml").read_text(encoding="utf-8")
-assert "label_smoothing: 0.1" in config and "dropout_rate: 0" in config
-# The smoothed loss is lowest at these targets.
-targets = [target] + (size - 1) * [0.1 / size]
-assert abs(sum(targets) - 1) < 1e-9
-
-
-def smoothed(p):
-    """The loss where the correct token has probability p, and the others are equal."""
-    other = (1 - p) / (size - 1)
-    shares = [p] + (size - 1) * [other]
-    return -sum(t * log(q) for t, q in zip(targets, shares, strict=True))
-
-
-assert smoothed(target) < min(smoothed(target - 0.01), smoothed(target + 0.01))
-# %% trained: size = to_spanish.tokenizer.target.vocab_size
-assert abs(measured - 1 / target) < 0.05, "the correct token gets about 0.9"
 # %% after: print(f"{word_error_rate(['El bola azul'], ['La bola es azul']):.0%}")
 assert word_error_rate(["La bola es azul"], ["La bola es azul"]) == 0
 assert word_error_rate(["El bola azul"], ["La bola es azul"]) == 2 / 4
@@ -108,23 +97,19 @@ assert compare(translations, references).bleu > 88
 n = sources.index(example)
 (greedy, before), (beam, after) = found.values()
 assert greedy[n] != beam[n] == references[n]
-steps, hypothesis = beams.beam_steps(model, example)
-[(slow, low)] = hypothesis.items()
-ends = {ids: score for _, finished in steps for ids, score in finished.items()}
-best = max(ends, key=ends.get)
+steps, paths = beams.beam_steps(model, example)
+slow, best = ([*path][-1] for path in paths.values())
+low, high = (path[ids] for path, ids in zip(paths.values(), (slow, best), strict=True))
 decode = model.tokenizer.target.decode
 assert decode([[*best], [*slow]]) == [beam[n], greedy[n]]
-assert abs(ends[best] - after[n]) < 1e-3 and abs(low - before[n]) < 1e-3
-assert ends[best] > low and max(map(len, (best, slow))) <= 10, "all of it is drawn"
-apart = [*map(int.__eq__, best, slow)].index(False)
-kept, finished = steps[apart]
-assert (kept | finished)[slow[: apart + 1]] > kept[best[: apart + 1]], "likelier"
-# %% after: closer = [n for n in other if nearer(n) > 0]
-sides = ["I go.", "Ana is kind."], ["Não vou.", "A Ana é alta."]
-told = *sides, ["Vou.", "A Ana é boa."]
-assert "as “Não vou.”" in patterns.about_nearer([1, 0], *told, str)
-assert "as “A Ana é alta.”" in patterns.about_nearer([1], *told, str)
-assert patterns.about_nearer([0], ["I"], ["vai"], ["vais"], str).endswith("it.")
+assert abs(high - after[n]) < 1e-3 and abs(low - before[n]) < 1e-3
+assert high > low and max(map(len, (best, slow))) <= 10, "all of it is drawn"
+apart = [*map(int.__eq__, best, slow)].index(False) + 1
+assert paths["greedy"][slow[:apart]] > paths["beam"][best[:apart]], "likelier"
+assert {best[:apart], slow[:apart]} <= {*steps[apart - 1]}, "the beam keeps both"
+# %% trained: closer = [n for n in other if nearer(n) > 0]
+assert gained > 0 and lost > 0, "it corrects some translations and spoils others"
+assert 0 < still < len(closer)
 # %% answer: 1
 assert (
     len(mine) == 20 and "Rosa" not in str(mine) and "Zoe" not in str(chat_train + mine)

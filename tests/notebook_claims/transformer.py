@@ -32,13 +32,13 @@ assert words.count("▁e") == 1, "the picture has one token"
 reads = weights[:, words.index("▁e")].argmax(axis=-1)
 second = len(words) - 1 - words[::-1].index("▁cão")
 assert [*reads] == [words.index("</s>"), second, second, words.index("▁gato")]
-# %% after: pictures.draw_split("▁e", query[0, place], results[0, :, place], output[0, place])
+# %% after: pictures.draw_split("▁e", queries[0, place], results[0, :, place], mixed[0, place])
 joined = np.array(results[0, :, place]).reshape(-1)
 assert (joined.shape, results.shape[-1]) == ((256,), 64), "64 numbers of each head"
 kernel, bias = self_attention.output_layer.get_weights()
-assert_allclose(joined @ kernel + bias, output[0, place], atol=1e-4)
-split = self_attention.split(query)[0, :, place]
-assert_allclose(query[0, place], np.reshape(split, -1), err_msg="a query's quarters")
+assert_allclose(joined @ kernel + bias, mixed[0, place], atol=1e-4)
+split = self_attention.split(queries)[0, :, place]
+assert_allclose(queries[0, place], np.reshape(split, -1), err_msg="a query's quarters")
 # %% after: words = shipped_tokenizer.tokens(source[0])
 assert words[-1] == "</s>" and len(words) > 5
 config = [shipped_model.config[x] for x in ("d_model", "num_heads", "dff")]
@@ -82,6 +82,7 @@ for inputs, longer in (
     assert moves(rebuilt, inputs, longer) < 5e-5, "0.0000"
     assert moves(unmasked, inputs, longer) > 0.5, "the logits move"
 # %% after: untrained = masked_loss(labels, logits)
+assert untrained > np.log(2000) + 0.3, "random logits are worse than equal ones"
 metric = MaskedAccuracy()
 metric.update_state(
     np.array([[5, 6, 0]]), np.eye(8)[None, [5, 5, 0]]
@@ -132,6 +133,13 @@ assert len(wrong) <= 4, "your model translates"
 word = shipped_tokenizer.tokens(ids)
 assert len(word) > 1, "it is not in the vocabulary"
 assert any(tokens[i:][: len(word)] == word for i in range(len(tokens))), "copied"
+# %% after: pictures.show_scores(harder, meant, needed, shipped.translate(harder))
+translated, scores = shipped.translate(harder)
+search = pictures.re.search
+assert not search(needed[2], translated[2]), "wrong"
+assert scores[2] > np.log(0.9) - 0.1, "but sure"
+assert all(search(*both) for both in zip(needed, meant, strict=True))
+assert not search(needed[0], "The dog saw the cat, and the dog saw the cat.")
 # %% after: pictures.say_most(name, most, meanings)
 assert_allclose(weights.sum(axis=-1), 1, rtol=1e-5)
 assert {*most} & {*meanings}, "the translation has at least one of the words"

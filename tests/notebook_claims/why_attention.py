@@ -58,14 +58,15 @@ for name, losses in again.losses.items():
     np.testing.assert_allclose(losses, trainings[0].losses[name][:2], rtol=1e-4)
 # %% after: AVERAGED = 15  # steps
 for training in trainings:
-    for name, values in training.times.items():
-        assert len(values) == counts[name] - comparison.WARM_UP
+    for values in training.times.values():
+        assert len(values) == STEPS - comparison.WARM_UP, "alone: not timed"
 # The rule of the verdicts.
 assert comparison.verdict([True] * 3) is True
 assert comparison.verdict([False] * 3) is False
 assert comparison.verdict([True, False, True]) is None
 # %% trained: both = (LONGER, ATTENTION)
 assert counts[LONGER] - len(batches) == 34, "its last steps repeat batches"
+assert counts[LONGER] - STEPS == 120, "they run alone"
 assert len(batches) >= STEPS, "the others see each batch once"
 assert seconds[LONGER][-1] < 1.1 * seconds[ATTENTION][-1], "no more time"
 by_steps, by_seconds = (comparison.FOUND[number][0] for number in (2, 3))
@@ -79,6 +80,7 @@ assert min(without) > 1.25 * max(both)
 # %% after: AT_ONCE = 1024  # tokens on either side of a batch
 assert grows[TRANSFORMER] < min(grows[ATTENTION], grows[PLAIN]), "the title"
 # %% trained: AT_ONCE = 1024  # tokens on either side of a batch
+gains = [middle[PLAIN, n] / middle[TRANSFORMER, n] for n in LENGTHS]
 assert gains[0] == min(gains) and gains[0] < 1 < gains[-1], "the shortest sentences"
 # %% trained: CUT = 32  # tokens
 assert keeps[PLAIN] < 1e-6, "the line of the plain GRU is steep"
@@ -96,11 +98,16 @@ read, written, shares = comparison.reading(models[ATTENTION], tokenizer, text)
 most = {word: read[row.argmax()] for word, row in zip(written, shares, strict=True)}
 assert most["Sofia"] == "Sofia" and most["Marta's"] == "Marta."
 assert most["is"] != "é", "it need not read the word that it translates"
+niece = dict(zip(read, shares[written.index("niece.")], strict=True))
+assert min(niece["sobrinha"], niece["Marta."]) > 0.25, "it reads both"
 # %% after: comparison.say_sentences(reference, dict(rows[2:]))
 told = comparison.differences("The six cats ran.", "The cats ran home.")
 assert told == "an extra “six” and no “home”"
 assert comparison.differences("I see ten.", "I see six.") == "“ten” instead of “six”"
 assert comparison.sentences(reference) and dict(rows[2:]).keys() == models.keys()
+# %% trained: pairs = test[20]
+for before, after in (row.mean(axis=0) for row in read.values()):
+    assert after < before, "trained heads read fewer tokens"
 # %% after: comparison.conclude()
 # The column "measured on".
 assert AVERAGED == 15
@@ -110,6 +117,7 @@ assert comparison.time_lengths.__defaults__ == (3,)
 assert [*comparison.FOUND] == [*CLAIMS] == [*range(1, 9)]
 # %% trained: BUCKETS = (10, 20, 30, 40, 60)  # source tokens; training has up to LONGEST
 assert translations[LONGER, LONGEST] != translations[TRANSFORMER, LONGEST]
+assert reference == translations[LONGER, 20][0], "one model translates it"
 # %% trained: bleu = scores(translations)
 assert bleu[LONGER, LONGEST] > bleu[TRANSFORMER, LONGEST], "more steps, other weights"
 for name in (TRANSFORMER, ATTENTION, LONGER):
