@@ -533,7 +533,7 @@ def say_correct(probabilities, correct, tokens, tokenizer):
     say(
         f"The correct token is the likeliest at {right} of {len(correct)} positions, "
         f"and the loss is {-np.log(correct).mean():.2f} nats. $p$ is lowest for "
-        f"“{tokens[low]}”, where “{other}” comes second, with {second:.2f}."
+        f"“{numbered(tokens)[low]}”, where “{other}” comes second, with {second:.2f}."
     )
 
 

@@ -426,7 +426,9 @@ def draw_three_kinds(english, spanish, kinds):
     panels[1].text(3.1, 0.4, "False", size=13, color="0.35", ha="center")
     figure.supxlabel(FAINT, size=11)
     words = read[means[1][last].argmax()], source[means[2][last].argmax()]
-    title = f"To write “{target[-1]}”, the decoder reads “{words[0]}” and “{words[1]}”"
+    title = (
+        f"To write “{target[-1]}”, the decoder reads mostly “{words[0]}”, “{words[1]}”"
+    )
     figure.suptitle(title, size=14)
     plt.show()
 

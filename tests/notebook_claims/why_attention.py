@@ -120,6 +120,7 @@ assert translations[LONGER, LONGEST] != translations[TRANSFORMER, LONGEST]
 assert reference == translations[LONGER, 20][0], "one model translates it"
 # %% trained: bleu = scores(translations)
 assert bleu[LONGER, LONGEST] > bleu[TRANSFORMER, LONGEST], "more steps, other weights"
+assert max(bleu[PLAIN, n] for n in BUCKETS) < 10, "hardly anything"
 for name in (TRANSFORMER, ATTENTION, LONGER):
     assert bleu[name, BUCKETS[-1]] < 0.8 * bleu[name, BUCKETS[0]], "the title"
 # %% answer: 2
