@@ -337,7 +337,7 @@ def draw_scaling(sizes, raw, divided):
     panels[0].set(title="Not scaled: one key gets nearly all")
     panels[0].set(ylabel="largest weight of a row (mean)")
     panels[1].set(title="Not scaled: the gradient vanishes")
-    panels[1].set(ylabel="change with the scores (median)")
+    panels[1].set(ylabel="gradient of the result (median)")
     places = [[(30, 0.6), (30, 0.29)], [(50, 0.1), (50, 0.225)]]
     for column, panel in enumerate(panels):
         for found, label, style, place in (
@@ -427,8 +427,9 @@ def draw_three_kinds(english, spanish, kinds):
     figure.supxlabel(FAINT, size=11)
     words = read[means[1][last].argmax()], source[means[2][last].argmax()]
     title = (
-        f"To write “{target[-1]}”, the decoder reads mostly “{words[0]}”, “{words[1]}”"
+        f"To write “{target[-1]}”, the decoder reads mostly “{words[0]}” in its past"
     )
+    title += f" and “{words[1]}” in the source"
     figure.suptitle(title, size=14)
     plt.show()
 
@@ -488,7 +489,7 @@ def draw_verbs(labels, on_making, on_object):
         axes.scatter(found, labels, s=70, color=color)
         axes.text(found[-1], 6.4, name, color=color, ha="center", size=12)
     wins = np.sum(np.array(on_object) > on_making)
-    title = f"The verb reads the object more in {wins} of {len(labels)} sentences"
+    title = f"For {wins} of {len(labels)} verbs, the decoder reads the object more"
     axes.set(xlim=(0, 0.85), ylim=(-0.5, 7))
     axes.set(xlabel="attention where the verb is written, mean of the heads")
     axes.set_title(title, loc="right")

@@ -123,5 +123,6 @@ assert bleu[LONGER, LONGEST] > bleu[TRANSFORMER, LONGEST], "more steps, other we
 assert max(bleu[PLAIN, n] for n in BUCKETS) < 10, "hardly anything"
 for name in (TRANSFORMER, ATTENTION, LONGER):
     assert bleu[name, BUCKETS[-1]] < 0.8 * bleu[name, BUCKETS[0]], "the title"
+    assert bleu[name, 20] > bleu[name, 30], "worse beyond 20 tokens"
 # %% answer: 2
 assert in_turn == {PLAIN: 40, ATTENTION: 40, TRANSFORMER: 2}
