@@ -68,6 +68,35 @@ def beam_steps(translator, text):
     }
 
 
+def draw_others(axes, side, place):
+    """Draws the newest token of every hypothesis in grey, joined to the one before."""
+    for ids, (step, row) in place.items():
+        before_step, before_row = place.get(ids[:-1], (step, row))
+        axes.plot([before_step, step], [before_row, row], color="0.87", lw=1)
+        [token] = side.tokens([ids[-1]])
+        box = {"fc": "white", "ec": "none", "pad": 1}
+        style = {"color": "0.6", "size": 10, "ha": "center", "va": "center"}
+        axes.text(step, row, token, bbox=box, **style)
+
+
+def draw_path(axes, side, place, path, *, color, wide):
+    """Draws one path with its scores, with wide frames for hypotheses in ``wide``."""
+    steps, rows = zip(*(place[ids] for ids in path), strict=True)
+    axes.plot(steps, rows, color=color, lw=2.5, zorder=2.5)
+    for ids, score in path.items():
+        step, row = place[ids]
+        [token] = side.tokens([ids[-1]])
+        width = 6 if ids in wide else 2
+        box = {"boxstyle": "round", "fc": "white", "ec": color, "lw": width}
+        style = {"color": color, "size": 12, "ha": "center", "va": "center"}
+        axes.text(step, row, f"{token}\n{number(score)}", bbox=box, **style)
+
+
+def number(score):
+    """A score with a minus sign instead of a hyphen."""
+    return f"{score:.2f}".replace("-", "−")
+
+
 def draw_beam(translator, text, most=10):
     """Draws the first steps of a beam search: the newest token of each hypothesis.
 
@@ -75,49 +104,40 @@ def draw_beam(translator, text, most=10):
     """
     side = translator.tokenizer.target
     steps, paths = beam_steps(translator, text)
-    place = {
-        ids: (n, row) for n, kept in enumerate(steps, 1) for row, ids in enumerate(kept)
-    }
-    bottom = translator.options.beam_size + 0.3  # of the kept ones; below are the ends
     ends = {[*path][-1]: name for name, path in paths.items()}
-    for row, ids in enumerate(sorted(ends, key=len)):
-        place[ids] = len(ids), bottom + 0.95 * row
     count = min(max(map(len, ends)), most)
-    place = {ids: at for ids, at in place.items() if at[0] <= count}
+    places = [*range(translator.options.beam_size)]
+    bottom = len(places) + 0.3  # of the kept ones; below are the ends
+
+    place = {}  # of each hypothesis: its step and its row
+    for step, kept in enumerate(steps[:count], 1):
+        place |= {ids: (step, row) for row, ids in enumerate(kept)}
+    for row, ids in enumerate(sorted(ends, key=len)):
+        if len(ids) <= count:
+            place[ids] = len(ids), bottom + 0.95 * row
+
     size = {"figsize": (1.05 * count + 0.8, 4.6), "layout": "constrained"}
     figure, axes = plt.subplots(**size)
-    middle = {"ha": "center", "va": "center"}
+    draw_others(axes, side, place)
     shared = {*paths["greedy"]} & {*paths["beam"]}  # red shows around the blue
-    for ids, at in place.items():  # the other hypotheses, in grey
-        axes.plot(*zip(place.get(ids[:-1], at), at, strict=True), color="0.87", lw=1)
-        box = {"fc": "white", "ec": "none", "pad": 1}
-        [token] = side.tokens([ids[-1]])
-        axes.text(*at, token, color="0.6", size=10, bbox=box, **middle)
-    for (name, path), color in zip(paths.items(), ("C3", "C0"), strict=True):
-        path = {ids: score for ids, score in path.items() if ids in place}
-        axes.plot(
-            *zip(*map(place.get, path), strict=True), color=color, lw=2.5, zorder=2.5
-        )
-        for ids, score in path.items():
-            width = 6 if name == "greedy" and ids in shared else 2
-            box = {"boxstyle": "round", "fc": "white", "ec": color, "lw": width}
-            label = side.tokens([ids[-1]])[0] + "\n" + f"{score:.2f}".replace("-", "−")
-            axes.text(*place[ids], label, color=color, size=12, bbox=box, **middle)
-            if ids in ends:
-                step, row = place[ids]
-                words = f"{name}: {side.decode([[*ids]])[0]}"
-                at = {"ha": "right", "va": "center", "size": 13}
-                axes.text(step - 0.4, row, words, color=color, **at)
+    for name, color, wide in (("greedy", "C3", shared), ("beam", "C0", ())):
+        path = {ids: score for ids, score in paths[name].items() if ids in place}
+        draw_path(axes, side, place, path, color=color, wide=wide)
+        for ids in path.keys() & ends.keys():
+            step, row = place[ids]
+            words = f"{name}: {side.decode([[*ids]])[0]}"
+            style = {"color": color, "size": 13, "ha": "right", "va": "center"}
+            axes.text(step - 0.4, row, words, **style)
+
     axes.set(xlim=(0.5, count + 0.5), ylim=(bottom + 1.45, -0.5), xlabel="step")
     axes.set_xticks(range(1, count + 1))
-    places = [*range(translator.options.beam_size)]
     names = ["1st", "2nd", "3rd", *(f"{n + 1}th" for n in places[3:])]
     axes.set_yticks([*places, bottom + 0.475], [*names[: len(places)], "finished"])
     axes.tick_params(length=0)
     axes.axhline(bottom - 0.6, color="0.8", lw=1, ls=":")
     axes.spines[:].set_visible(False)
-    low, high = (f"{[*path.values()][-1]:.2f}" for path in paths.values())
+    low, high = (number([*path.values()][-1]) for path in paths.values())
     title = f"Greedy decoding ends with a score of {low}, the beam with {high}"
-    figure.suptitle(title.replace("-", "−"))
+    figure.suptitle(title)
     axes.set_title(f"“{text}”", size=12, color="0.4")
     plt.show()

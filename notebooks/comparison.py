@@ -11,7 +11,6 @@ import re
 import time
 from collections import Counter
 from dataclasses import dataclass
-from difflib import SequenceMatcher
 from itertools import combinations
 
 import keras
@@ -97,9 +96,9 @@ def judge(number, true, times="trainings"):
 def conclude():
     """Shows all verdicts in a table, and what they say about the Transformer."""
     table(
-        ["claim", "here", "true in"],
+        ["claim", "here", "true in", "measured on"],
         [
-            (CLAIMS[number], f"**{WORDS[holds]}**", often)
+            (CLAIMS[number], f"**{WORDS[holds]}**", often, LIMITS[number])
             for number, (holds, often) in FOUND.items()
         ],
     )
@@ -156,53 +155,6 @@ Transformer, {attention:.2g} times in the GRU with attention, and less than a mi
 in the plain GRU. With its attention blocked, the gradient of the GRU with attention at
 {far:.0f} steps is about {about(times)} times smaller.
 """)
-
-
-def say_sentences(reference, translations):
-    """Says what is right and wrong in each of ``{name: translation}``."""
-    wanted, lines = sentences(reference), []
-    for name, text in translations.items():
-        near = {}  # for each sentence, the closest one of the reference
-        for sentence in sentences(text):
-            ratios = {other: matched(sentence, other).ratio() for other in wanted}
-            closest = max(wanted, key=ratios.get)
-            near[sentence] = closest if ratios[closest] > 0.6 else None
-        words = ""
-        for sentence, other in near.items():
-            if other is None:
-                words += f" “{sentence}” resembles no sentence of the reference."
-            elif sentence == other:
-                words += f" “{sentence}” is correct."
-            else:
-                words += f" “{sentence}” has {differences(sentence, other)}."
-        missing = len({*wanted} - {*near.values()})
-        if missing and len(wanted) > 1:
-            words += f" It leaves out {missing} of {len(wanted)} sentences."
-        lines.append(f"* **{name}**:{words}")
-    say("\n".join(lines))
-
-
-def sentences(text):
-    """The sentences of a text."""
-    return [sentence.strip() for sentence in re.findall(r"[^.?!]+[.?!]?", text)]
-
-
-def matched(one, other):
-    """Compares the words of two sentences."""
-    return SequenceMatcher(None, *(x.strip(".?!").split() for x in (one, other)))
-
-
-def differences(sentence, right):
-    """How a sentence differs from the right one, such as "“six” instead of “ten”"."""
-    match, found = matched(sentence, right), []
-    for kind, a, b, c, d in match.get_opcodes():
-        ours, theirs = f"“{' '.join(match.a[a:b])}”", f"“{' '.join(match.b[c:d])}”"
-        if kind == "replace":
-            found.append(f"{ours} instead of {theirs}")
-        elif kind != "equal":
-            found.append(f"an extra {ours}" if kind == "delete" else f"no {theirs}")
-    *others, last = found or ["another mark at its end"]
-    return f"{', '.join(others)} and {last}" if others else last
 
 
 def simple(parts, count):

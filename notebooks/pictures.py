@@ -388,14 +388,17 @@ def draw_mask(queries, keys, mask, title):
     plt.show()
 
 
-def draw_reads(written, read, weights, title, least=0.05, hidden=None, **names):
+LEAST = 0.05  # smaller weights have no number
+FAINT = f"without a number: less than {LEAST:.0%}"
+
+
+def draw_reads(written, read, weights, title, hidden=None, **names):
     """Draws attention without small numbers.
 
     With ``hidden``, cells where it is True are grey.
     """
     weights = np.array(weights)
-    if least >= 0.01:
-        names["columns"] += f"\n(without a number: less than {least:.0%})"
+    names["columns"] += f"\n({FAINT})"
     figure = plots.draw_attention(written, numbered(read), weights, title, **names)
     axes, colours = figure.axes
     colours.remove()  # the cells have their numbers
@@ -405,7 +408,7 @@ def draw_reads(written, read, weights, title, least=0.05, hidden=None, **names):
         axes.imshow(ones, cmap=grey, aspect="auto")
     for text in [*axes.texts]:
         column, row = (round(place) for place in text.get_position())
-        if weights[row, column] < least:
+        if weights[row, column] < LEAST:
             text.remove()
         else:
             text.set(text=f"{text.get_text()}%", size=11)

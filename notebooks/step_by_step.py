@@ -13,6 +13,7 @@ from tfxformer import masked_loss, plots
 from tfxformer.decoding import decode
 from tfxformer.layers import scaled_dot_product_attention
 from tfxformer.notebooks.patterns import entries
+from tfxformer.notebooks.pictures import FAINT, LEAST
 
 COLOURS = entries(
     "blue = azul azul, red = rojo roja, black = negro negra, white = blanco blanca, "
@@ -354,13 +355,10 @@ def draw_scaling(sizes, raw, divided):
     plt.show()
 
 
-FAINT = "without a number: less than 5%"
-
-
-def name_shares(panel, weights, least=0.05):
+def name_shares(panel, weights):
     """Writes all but the smallest weights into their cells, as percentages."""
     weights = np.array(weights)
-    for row, column in np.argwhere(weights >= least):
+    for row, column in np.argwhere(weights >= LEAST):
         share = weights[row, column]
         style = {"ha": "center", "va": "center", "size": 11}
         color = "black" if share > 0.25 else "white"

@@ -100,11 +100,6 @@ assert most["Sofia"] == "Sofia" and most["Marta's"] == "Marta."
 assert most["is"] != "é", "it need not read the word that it translates"
 niece = dict(zip(read, shares[written.index("niece.")], strict=True))
 assert min(niece["sobrinha"], niece["Marta."]) > 0.25, "it reads both"
-# %% after: comparison.say_sentences(reference, dict(rows[2:]))
-told = comparison.differences("The six cats ran.", "The cats ran home.")
-assert told == "an extra “six” and no “home”"
-assert comparison.differences("I see ten.", "I see six.") == "“ten” instead of “six”"
-assert comparison.sentences(reference) and dict(rows[2:]).keys() == models.keys()
 # %% trained: pairs = test[20]
 for before, after in (row.mean(axis=0) for row in read.values()):
     assert after < before, "trained heads read fewer tokens"
@@ -117,7 +112,9 @@ assert comparison.time_lengths.__defaults__ == (3,)
 assert [*comparison.FOUND] == [*CLAIMS] == [*range(1, 9)]
 # %% trained: BUCKETS = (10, 20, 30, 40, 60)  # source tokens; training has up to LONGEST
 assert translations[LONGER, LONGEST] != translations[TRANSFORMER, LONGEST]
-assert reference == translations[LONGER, 20][0], "one model translates it"
+assert reference == translations[LONGER, 20][0]
+fluent = {*translations[PLAIN, 20][0].split()}
+assert len(fluent & {*reference.split()}) < len(fluent) / 3, "another meaning"
 # %% trained: bleu = scores(translations)
 assert bleu[LONGER, LONGEST] > bleu[TRANSFORMER, LONGEST], "more steps, other weights"
 assert max(bleu[PLAIN, n] for n in BUCKETS) < 10, "hardly anything"
