@@ -128,6 +128,7 @@ def test_the_decoder_shows_each_step_by_keyboard(tab):
 def test_another_token_changes_the_translation_and_undo_restores_it(tab):
     own = ask(tab, "translate", TEXT)["parts"][0]
     press(tab, "Step", "ArrowRight")
+    address(tab, step="2")
     other = own["steps"][1]["candidates"][3]["id"]
     forced = [own["ids"][0], other]
     expected = ask(tab, "translate", "", {"source": own["source"], "forced": forced})
@@ -144,6 +145,7 @@ def test_another_token_changes_the_translation_and_undo_restores_it(tab):
     tab.locator("#type").get_by_role("button", name="Undo").click()
     tab.wait_for_function(SHOWN, arg=own["translation"])
     row.click()
+    tab.wait_for_function(SHOWN, arg=expected["translation"])
     tab.locator("#decoder").get_by_role("button", name="Undo").click()
     tab.wait_for_function(SHOWN, arg=own["translation"])
 
