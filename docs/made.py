@@ -73,6 +73,9 @@ def copy_notebooks(app, config):
         # Sphinx reads a file again when its time changes.
         if not copy.exists() or copy.read_text("utf-8") != text:
             copy.write_text(text, "utf-8")
+    # Notebooks link to the modules beside them.
+    for path in (ROOT / "notebooks").glob("*.py"):
+        (folder / path.name).write_bytes(path.read_bytes())
 
 
 def check_cheat_sheet(app, config):

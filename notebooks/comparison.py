@@ -1,9 +1,9 @@
 """How `why_attention.ipynb` measures, judges and draws.
 
-The notebook has the attention of the recurrent translators, a step of their decoder and
-a training step. Here are the parts that teach less: short sentences joined to long
-ones, the rest of these translators, the loops of training, timing and decoding,
-gradients by distance, verdicts, and pictures.
+The notebook has the attention of the recurrent translators, their encoder, a step of
+their decoder and a training step. Here are the parts that teach less: short sentences
+joined to long ones, the rest of these translators, the loops of training, timing and
+decoding, gradients by distance, verdicts, and pictures.
 """
 
 import random
@@ -36,31 +36,27 @@ COLOURS = {
     "without residuals": 5,
     "without normalization": 6,
 }
-CLAIMS = {
-    1: "A step of the Transformer takes less time than one of the GRU with attention",
-    2: "After the same number of steps, the Transformer has a lower loss than the GRU "
-    "with attention",
-    3: "In about the same time, with five thirds of the steps, the Transformer has a "
-    "lower loss than the GRU with attention",
-    4: "At every length of the sentences, a step of the Transformer takes less time "
+CLAIMS = {  # as in the notebook's text
+    1: "A training step of the Transformer takes less time than one of the GRU with "
+    "attention",
+    2: "In about the same time, the Transformer reaches a lower loss than the GRU with "
+    "attention",
+    3: "At every sentence length, a training step of the Transformer takes less time "
     "than one of the plain GRU",
-    5: "In about the same time, with five thirds of the steps, the Transformer has a "
-    "higher BLEU on sentences of 31 to 40 tokens than the GRU with attention",
-    6: "On sentences longer than in training, the Transformer with more steps keeps "
-    "more of its BLEU than the GRU with attention",
-    7: "With attention, distant words get larger gradients than in the plain GRU",
-    8: "In every layer of the Transformer with more steps, training makes the heads "
-    "differ more",
+    4: "In about the same time, the Transformer reaches a higher BLEU on sentences of "
+    "31 to 40 tokens than the GRU with attention",
+    5: "With attention, distant words get larger gradients than in the plain GRU",
+    6: "Training makes the heads differ more in every attention layer of the "
+    "Transformer",
 }
 LIMITS = {  # what a verdict rests on, besides three trainings
     1: "one machine",
-    2: "the last 15 batches, with one learning rate for each model",
-    3: "the last 15 batches, with one learning rate for each model, on one machine",
-    4: "3 steps with random tokens at each length, on one machine",
-    5: "50 held-out sentences",
-    6: "50 held-out sentences of each length",
-    7: "16 held-out sentences",
-    8: "50 held-out sentences",
+    2: "the last 15 batches, with one learning rate for each model and five thirds of "
+    "the steps for the Transformer, on one machine",
+    3: "3 steps with random tokens at each length, on one machine",
+    4: "50 held-out sentences, after five thirds of the steps",
+    5: "16 held-out sentences",
+    6: "50 held-out sentences, after five thirds of the steps",
 }
 WORDS = {True: "holds", False: "does not hold", None: "is undecided"}
 FOUND = {}  # by claim: its verdict, and how often it was true
@@ -89,12 +85,17 @@ def judge(number, true, times="trainings"):
     """
     often = f"{sum(true)} of {len(true)} {times}"
     FOUND[number] = verdict(true), often
-    claim = f"**Claim {number} {WORDS[verdict(true)]}**, true in {often}"
-    say(f"{claim}: “{CLAIMS[number]}.” Measured on {LIMITS[number]}.")
+    found = f"**Claim {number} {WORDS[verdict(true)]}**, true in {often}"
+    say(f"{found}. Measured on {LIMITS[number]}.")
 
 
-def conclude():
-    """Shows all verdicts in a table, and what they say about the Transformer."""
+def conclude(same_steps, longer):
+    """Shows all verdicts in a table, and what they say about the Transformer.
+
+    The arguments say for each training whether the Transformer is better in what no
+    claim is about: its loss after the same number of steps, and the share of its BLEU
+    that is left on sentences longer than in training.
+    """
     table(
         ["claim", "here", "true in", "measured on"],
         [
@@ -103,11 +104,11 @@ def conclude():
         ],
     )
     areas = {
-        1: "the time of a step",
-        3: "the loss after about the same time",
-        2: "the loss after the same number of steps",
-        5: "BLEU on long sentences, after about the same time",
-        6: "BLEU on sentences longer than in training",
+        "the time of a training step": FOUND[1][0],
+        "the loss after about the same time": FOUND[2][0],
+        "the loss after the same number of steps": verdict(same_steps),
+        "BLEU on long sentences, after about the same time": FOUND[4][0],
+        "the share of BLEU left on sentences longer than in training": verdict(longer),
     }
     lines = [
         "**Is a Transformer really better, and at what?** Here, against the GRU with "
@@ -115,12 +116,12 @@ def conclude():
         "",
     ]
     for value, name in {True: "Better", False: "Not better", None: "Undecided"}.items():
-        found = [area for number, area in areas.items() if FOUND[number][0] is value]
+        found = [area for area, holds in areas.items() if holds is value]
         if found:
             lines.append(f"* **{name}**: {'; '.join(found)}.")
     lines += ["", "These trainings are short; longer ones may change the order."]
-    if not FOUND[4][0]:
-        lines[-1] += " On the shortest sentences, a step of the plain GRU is cheaper."
+    if FOUND[3][0] is False:
+        lines[-1] += " On the shortest sentences, the plain GRU's steps are cheaper."
     say("\n".join(lines))
 
 
@@ -186,7 +187,7 @@ def joined(pairs, most, count, seed):
 
 
 class Recurrent(keras.Model):
-    """All of a GRU translator but a step of its decoder, the method `step`.
+    """All of a GRU translator but its encoder, `read`, and a decoder's step, `step`.
 
     ``attention`` is a class such as the notebook's `BahdanauAttention`, or None.
     """
@@ -204,15 +205,6 @@ class Recurrent(keras.Model):
 
     def embed(self, ids):
         return self.embedding(ids) * D_MODEL**0.5
-
-    def read(self, x, mask):
-        """Source vectors to the decoder's first state and context, and its memory."""
-        values, *last = self.encoder(x, mask=mask)
-        state = self.bridge(ops.concatenate(last, axis=-1))
-        if self.attention is None:
-            return (state, state[:, :0]), None  # no context, no memory
-        memory = self.attention.key(values), values, mask
-        return (state, ops.zeros_like(values[:, 0])), memory
 
     def project(self, state, context):
         """Logits: products with the embedding of each token, as in the Transformer."""

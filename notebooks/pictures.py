@@ -35,7 +35,8 @@ def draw_two_orders(panels, rows, title=None, below=None):
         panel.tick_params(length=0, labelsize=11)
         panel.spines[:].set_visible(False)
     axes[0].invert_yaxis()
-    figure.colorbar(image, ax=axes, ticks=[-most, 0, most], pad=0.01)
+    bar = {"ticks": [-most, 0, most], "pad": 0.01, "label": "value (no unit)"}
+    figure.colorbar(image, ax=axes, **bar)
     plt.show()
 
 
@@ -223,47 +224,46 @@ def draw_heads(tokens, weights, query):
     draw_reads(rows, tokens, weights, title, **names)
 
 
-def draw_split(token, query, heads, output, every=4):
-    """Draws how heads ``(heads, key_dim)`` share a query, and become one output.
+def draw_split(token, shares, bias, count=8):
+    """Draws how heads split a query, and the first numbers of the output.
 
-    Draws one of ``every`` numbers.
+    The ``shares (heads, d_model)`` and a bias add up to the output.
     """
-    query, heads, output = (np.array(x)[..., ::every] for x in (query, heads, output))
-    (count, width), gap, most = heads.shape, 4, abs(heads).max()
-    middle = (count * (width + gap) - gap) / 2
-    side = middle - count * width / 2  # where the strips without gaps begin
-    _, axes = plt.subplots(figsize=(9, 3.5), layout="constrained")
+    parts = np.vstack([shares, bias])[:, :count]
+    heads, size = np.shape(shares)
+    width = size // heads
+    figure, (top, bottom) = plt.subplots(2, 1, figsize=(8, 5.2), layout="constrained")
+    figure.suptitle(f"Each head has {width} numbers, and $W^O$ mixes all {heads} heads")
+    middle = {"ha": "center", "va": "center", "color": "white", "weight": "bold"}
     arrow = {"arrowstyle": "-|>", "color": "0.3", "lw": 1.5}
-
-    def strip(left, row, numbers, most):
-        shades = plt.colormaps["RdBu_r"](0.5 + 0.45 * numbers / most)
-        for column, shade in enumerate(shades):
-            corner = left + column, row
-            axes.add_patch(plt.Rectangle(corner, 1, 0.6, fc=shade, ec="w"))
-
-    for head, numbers in enumerate(heads):
-        left, part = head * (width + gap), side + head * width
-        apart, joined = left + width / 2, part + width / 2
-        strip(left, 2.3, numbers, most)
-        strip(part, 4, numbers, most)
-        axes.annotate("", (apart, 1.65), (joined, 0.65), arrowprops=arrow)
-        axes.annotate("", (joined, 3.95), (apart, 2.95), arrowprops=arrow)
-        words = f"head {head + 1}: {width * every}"
-        axes.text(apart, 1.98, words, ha="center", va="center", size=12)
-    strip(side, 0, query, abs(query).max())
-    strip(side, 5.7, output, abs(output).max())
-    axes.annotate("", (middle, 5.65), (middle, 4.65), arrowprops=arrow)
-    axes.text(middle + 1, 5.15, "linear layer $W^O$", va="center", size=12)
-    size = every * query.size
-    names = f"query of “{token}”: {size}", "results", "side by side", f"output: {size}"
-    for row, name in zip((0.3, 2.6, 4.3, 6), names, strict=True):
-        axes.text(-3, row, name, ha="right", va="center", size=12)
-    words = "red: above 0, blue: below"
-    axes.text(middle, 6.8, words, ha="center", va="center", color="0.3", size=11)
-    axes.set(xlim=(-22, 2 * middle + 1), ylim=(7.1, -0.1))
-    axes.axis("off")
-    title = f"{count} heads share {size} numbers, and $W^O$ mixes their results"
-    axes.set_title(title)
+    rows = {
+        f"query of “{token}”: {size}": f"{width}",
+        "each attends": "head {}",
+        f"results: {size}": f"{width}",
+    }
+    for row, (name, words) in enumerate(rows.items()):
+        top.text(-0.1, row, name, ha="right", va="center", size=12)
+        gap = 0.1 if row == 1 else 0.01
+        for head in range(heads):
+            corner = head + gap, row - 0.28
+            box = plt.Rectangle(corner, 1 - 2 * gap, 0.56, fc=f"C{head}")
+            top.add_patch(box)
+            top.text(head + 0.5, row, words.format(head + 1), size=12, **middle)
+            if row:
+                ends = (head + 0.5, row - 0.3), (head + 0.5, row - 0.7)
+                top.annotate("", *ends, arrowprops=arrow)
+    top.set(xlim=(-1.6, heads), ylim=(2.4, -0.4))
+    top.axis("off")
+    places, colours = range(1, count + 1), [*(f"C{n}" for n in range(heads)), "0.6"]
+    above, below = parts.clip(min=0).cumsum(axis=0), parts.clip(max=0).cumsum(axis=0)
+    for row, colour in [*enumerate(colours)][::-1]:  # the first ones cover the others
+        bottom.bar(places, above[row], 0.6, color=colour)
+        bottom.bar(places, below[row], 0.6, color=colour)
+    bottom.plot(places, parts.sum(axis=0), "kD", ms=6)
+    bottom.axhline(0, color="0.3", lw=1)
+    bottom.spines[["top", "right"]].set_visible(False)
+    bottom.set(xlabel=f"the first {count} of {size} output numbers", ylabel="value")
+    bottom.set_title("Each output number (diamond) sums all heads and a bias (grey)")
     plt.show()
 
 
@@ -295,37 +295,38 @@ def draw_pair(tensors, places):
     draw_two_orders(panels, rows, title, "the first 16 numbers of each vector")
 
 
-def draw_feed_forward(tokens, x, hidden, output, count=16):
-    """Draws each token's vectors in a row: ``count`` numbers of each, evenly chosen."""
+def draw_numbers(axes, matrix):
+    """Draws a matrix from blue (below 0) to red, with its numbers in the cells."""
+    most = np.abs(matrix).max()
+    axes.imshow(matrix, cmap="RdBu_r", vmin=-most, vmax=most, aspect="auto")
+    for (row, column), number in np.ndenumerate(matrix):
+        colour = "white" if abs(number) > 0.6 * most else "black"
+        words = f"{number:.2f}" if number else "0"
+        axes.text(column, row, words, ha="center", va="center", color=colour)
+    axes.set(xticks=[], yticks=[])
+
+
+def draw_feed_forward(tokens, x, hidden, output, count=4):
+    """Draws the first numbers of each token's vectors, on their way through the net."""
     stages = [np.array(stage) for stage in (x, hidden, output)]
     zeros, size = np.mean(stages[1] == 0), stages[1].shape[-1]
-    names = "x", f"hidden: ReLU sets {zeros:.0%} of {size:,} to 0", "output"
-    _, axes = plt.subplots(figsize=(9, 0.75 * len(tokens) + 1.1), layout="constrained")
-    cell, step, colours = 0.2, 0.2 * count + 1.1, plt.colormaps["RdBu_r"]
-    for stage, (name, numbers) in enumerate(zip(names, stages, strict=True)):
-        left = stage * step
-        axes.text(left + cell * count / 2, -0.6, name, ha="center", size=12)
-        numbers = numbers[:, :: numbers.shape[1] // count]
-        shades = colours(0.5 + 0.45 * numbers / abs(numbers).max())
-        for (row, column), number in np.ndenumerate(numbers):
-            colour = shades[row, column]
-            if stage == 1 and number == 0:
-                colour, place = "0.8", (left + cell * (column + 0.5), row)
-                axes.text(*place, "0", ha="center", va="center", size=10)
-            corner = left + cell * column, row - 0.3
-            axes.add_patch(plt.Rectangle(corner, cell, 0.6, fc=colour, ec="w"))
-        for row in range(len(tokens)) if stage else ():
+    names = "x", f"hidden: ReLU sets\n{zeros:.0%} of {size:,} to 0", "output"
+    layout = {"figsize": (9, 0.55 * len(tokens) + 1.3), "layout": "constrained"}
+    figure, panels = plt.subplots(1, 3, **layout, gridspec_kw={"wspace": 0.3})
+    figure.suptitle("The same network transforms each position by itself")
+    for panel, name, numbers in zip(panels, names, stages, strict=True):
+        draw_numbers(panel, numbers[:, :count])
+        panel.set_title(name, size=12)
+        panel.spines[:].set_visible(False)
+    for panel, words in zip(panels[1:], ("W₁, ReLU", "W₂"), strict=True):
+        for row in range(len(tokens)):
             arrow = {"arrowstyle": "-|>", "color": "0.3", "lw": 1.5}
-            axes.annotate("", (left - 0.1, row), (left - 1, row), arrowprops=arrow)
-            words = "W₁, ReLU" if stage == 1 else "W₂"
-            axes.text(left - 0.55, row - 0.16, words, ha="center", color="0.3")
-    axes.set_yticks(range(len(tokens)), tokens, size=12)
-    axes.set(xlim=(-0.1, 2 * step + cell * count + 0.1), xticks=[])
-    axes.set_ylim(len(tokens) - 0.5, -0.9)
-    axes.set_xlabel("red: above 0, blue: below", color="0.3", size=11)
-    axes.tick_params(length=0)
-    axes.spines[:].set_visible(False)
-    axes.set_title("The same network transforms each position by itself", pad=10)
+            ends = {"xy": (-0.6, row), "xytext": (-1.9, row), "annotation_clip": False}
+            panel.annotate("", arrowprops=arrow, **ends)
+            panel.text(-1.25, row - 0.15, words, ha="center", color="0.3", size=10)
+    panels[0].set_yticks(range(len(tokens)), tokens, size=12)
+    panels[0].tick_params(length=0)
+    figure.supxlabel(f"the first {count} numbers of each vector", size=11)
     plt.show()
 
 
@@ -392,6 +393,18 @@ LEAST = 0.05  # smaller weights have no number
 FAINT = f"without a number: less than {LEAST:.0%}"
 
 
+def name_shares(axes, weights):
+    """Writes all but the smallest weights into their cells, as percentages."""
+    for text in [*axes.texts]:
+        text.remove()
+    weights = np.array(weights)
+    for row, column in np.argwhere(weights >= LEAST):
+        share = weights[row, column]
+        style = {"ha": "center", "va": "center", "size": 11}
+        colour = "black" if share > 0.25 else "white"
+        axes.text(column, row, f"{share:.0%}", color=colour, **style)
+
+
 def draw_reads(written, read, weights, title, hidden=None, **names):
     """Draws attention without small numbers.
 
@@ -406,12 +419,7 @@ def draw_reads(written, read, weights, title, hidden=None, **names):
         grey = plt.matplotlib.colors.ListedColormap(["0.88"])
         ones = np.ma.masked_array(np.ones_like(weights), ~hidden)
         axes.imshow(ones, cmap=grey, aspect="auto")
-    for text in [*axes.texts]:
-        column, row = (round(place) for place in text.get_position())
-        if weights[row, column] < LEAST:
-            text.remove()
-        else:
-            text.set(text=f"{text.get_text()}%", size=11)
+    name_shares(axes, weights)
     display(figure)
 
 
@@ -452,25 +460,24 @@ def draw_warm_ups(schedules, trained):
     plt.show()
 
 
-def draw_history(history, steps, final, least=0.8):
-    """Draws the accuracies that `fit` measured every some steps, above the ``least``.
+def draw_history(history, steps, final):
+    """Draws the accuracies that `fit` measured every some steps.
 
     A star marks the ``final`` accuracy: that of the averaged weights.
     """
     ends = steps * np.arange(1, len(history["loss"]) + 1)
-    _, axes = plt.subplots(figsize=(7.5, 3.2), layout="constrained")
+    _, axes = plt.subplots(figsize=(7.5, 3.4), layout="constrained")
     lines = {"training": ("", ends - steps / 2), "validation": ("val_", ends)}
-    beside = {"textcoords": "offset points", "size": 12}
     for number, (name, (prefix, at)) in enumerate(lines.items()):
         values = history[prefix + "accuracy"]
         axes.plot(at, values, "o-", color=f"C{number}", lw=2)
-        place = {"xytext": (-6, 10), "ha": "right"} if number else {"xytext": (6, -16)}
-        axes.annotate(name, (at[3], values[3]), color=f"C{number}", **place, **beside)
-    axes.plot(ends[-1], final, "*", color="C2", ms=14, zorder=4, clip_on=final < least)
-    place = {"xytext": (10, -4), "color": "C2", **beside}
-    words = f"{final:.1%} with\naveraged weights"
-    axes.annotate(words, (ends[-1], final), **place, va="top")
-    axes.set(xlim=(0, 1.25 * ends[-1]), xticks=ends[1::2], ylim=(least, 1.01))
+        words = f"{name}, at the end: {values[-1]:.1%}"
+        place = 0.4 * ends[-1], 0.25 + 0.17 * number
+        axes.text(*place, words, color=f"C{number}", size=12)
+    axes.plot(ends[-1], final, "*", color="C2", ms=14, zorder=4, clip_on=False)
+    words = f"validation, averaged weights: {final:.1%}"
+    axes.text(0.4 * ends[-1], 0.59, words, color="C2", size=12)
+    axes.set(xlim=(0, 1.05 * ends[-1]), xticks=ends[1::2], ylim=(0, 1.05))
     axes.yaxis.set_major_formatter(lambda share, _: f"{share:.0%}")
     axes.set(xlabel="training step", ylabel="accuracy")
     axes.spines[["top", "right"]].set_visible(False)

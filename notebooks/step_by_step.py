@@ -13,7 +13,7 @@ from tfxformer import masked_loss, plots
 from tfxformer.decoding import decode
 from tfxformer.layers import scaled_dot_product_attention
 from tfxformer.notebooks.patterns import entries
-from tfxformer.notebooks.pictures import FAINT, LEAST
+from tfxformer.notebooks.pictures import FAINT, draw_numbers, name_shares
 
 COLOURS = entries(
     "blue = azul azul, red = rojo roja, black = negro negra, white = blanco blanca, "
@@ -280,36 +280,45 @@ def draw_reading(tokens, shares, word):
     plt.show()
 
 
-def draw_numbers(panel, matrix, most):
-    """Draws a matrix in colours from -most (blue) to most (red)."""
-    panel.imshow(matrix, cmap="RdBu_r", vmin=-most, vmax=most, aspect="auto")
-    panel.set(xticks=[], yticks=[])
+def draw_projections(tokens, X, products):
+    """Draws three products: each to the right of X and below its matrix.
 
+    What makes the last token's first numbers is dark.
+    """
+    (rows, inner), columns = X.shape, products[0].shape[1]
+    _, axes = plt.subplots(figsize=(8, 5.2), layout="constrained")
+    middle = {"ha": "center", "size": 13}
 
-def draw_projections(tokens, X, matrices, products):
-    """Draws three products: each to the right of X and below its matrix."""
-    rows, inner = X.shape
-    columns = matrices[0].shape[1]
-    sizes = {"width_ratios": [inner, *[columns] * 3]}
-    sizes["height_ratios"] = [inner, 2 * rows]
-    figure, panels = plt.subplots(
-        2, 4, figsize=(8, 5.6), layout="constrained", gridspec_kw=sizes
-    )
-    panels[0, 0].axis("off")
-    text = "one number of Q = a row of X\ntimes a column of W_Q, plus a bias"
-    text += "\n\nred: above 0, blue: below"
-    panels[0, 0].text(0.5, 0.45, text, ha="center", size=12)
-    draw_numbers(panels[1, 0], X, np.abs(X).max())
-    panels[1, 0].set_yticks(range(rows), tokens, size=12)
-    panels[1, 0].set_xlabel(f"X ({rows} × {inner})", size=12)
-    largest = [max(np.abs(x).max() for x in found) for found in (matrices, products)]
-    for place, role in enumerate("QKV"):
-        above, below = panels[:, place + 1]
-        draw_numbers(above, matrices[place], largest[0])
-        above.set_title(f"W_{role}\n({inner} × {columns})", size=12)
-        draw_numbers(below, products[place], largest[1])
-        below.set_xlabel(f"{role} ({rows} × {columns})", size=12)
-    figure.suptitle("Three matrices turn X into queries, keys and values", size=14)
+    def draw_block(matrix, left, top, *, shape, tall, color, dark):
+        shades = np.full(shape, 0.2)
+        shades[dark] = 1
+        for (row, column), shade in np.ndenumerate(shades):
+            corner = left + column, top + tall * row
+            cell = plt.Rectangle(corner, 1, tall, fc=(color, shade), ec="w")
+            axes.add_patch(cell)
+        y, side = (top - 0.5, "bottom") if top < 0 else (tall * rows + 0.5, "top")
+        words = "{}\n({} × {})".format(matrix, *shape)
+        axes.text(left + shape[1] / 2, y, words, va=side, **middle)
+
+    below = {"tall": 2, "top": 0}
+    you, first = (rows - 1, slice(None)), (slice(None), 0)
+    draw_block("X", 0, shape=X.shape, color="0.3", dark=you, **below)
+    axes.set(xlim=(-5, inner + 3 * columns + 9), ylim=(2 * rows + 6, -inner - 7))
+    for row, token in enumerate(tokens):
+        where = -0.6, 2 * row + 1
+        axes.text(*where, token, ha="right", va="center", size=12)
+    words = "a dark row times a dark column,\nplus a bias, gives a dark number"
+    axes.text(inner / 2, -18, f"{words}\n\nfor “{tokens[-1]}”:", **middle)
+    for place, (role, product) in enumerate(zip("QKV", products, strict=True)):
+        left, color = inner + 2 + place * (columns + 3), f"C{place}"
+        above = {"shape": (inner, columns), "tall": 1, "top": -inner - 1.5}
+        draw_block(f"W_{role}", left, color=color, dark=first, **above)
+        both = {"shape": product.shape, "color": color, "dark": (rows - 1, 0)}
+        draw_block(role, left, **both, **below)
+        words = f"{product[-1, 0]:.2f} in the {('query', 'key', 'value')[place]}"
+        axes.text(inner / 2, 3 * place - 14, words, color=color, **middle)
+    axes.set_title("Three matrices turn X into queries, keys and values", size=14)
+    axes.axis("off")
     plt.show()
 
 
@@ -321,14 +330,10 @@ def draw_weighted_sum(tokens, weights, values, word):
     first, second = np.argsort(weights)[::-1][:2]
     title = f"“{word}” is mostly a mean of “{tokens[first]}” and “{tokens[second]}”"
     _, panel = plt.subplots(figsize=(7.5, 3.2), layout="constrained")
-    draw_numbers(panel, rows, np.abs(rows).max())
+    draw_numbers(panel, rows)
     panel.set_yticks(range(len(rows)), [*names, f"sum = Z({word})"], size=12)
     panel.set_title(title, size=12)
-    panel.set_xlabel("red: above 0, blue: below")
     panel.axhline(len(tokens) - 0.5, color="black", lw=2)
-    for (row, column), x in np.ndenumerate(rows):
-        color = "white" if abs(x) > 0.6 * np.abs(rows).max() else "black"
-        panel.text(column, row, f"{x:.2f}", ha="center", va="center", color=color)
     plt.show()
 
 
@@ -355,16 +360,6 @@ def draw_scaling(sizes, raw, divided):
     plt.show()
 
 
-def name_shares(panel, weights):
-    """Writes all but the smallest weights into their cells, as percentages."""
-    weights = np.array(weights)
-    for row, column in np.argwhere(weights >= LEAST):
-        share = weights[row, column]
-        style = {"ha": "center", "va": "center", "size": 11}
-        color = "black" if share > 0.25 else "white"
-        panel.text(column, row, f"{share:.0%}", color=color, **style)
-
-
 def frame_largest(panel, weights, rows=None):
     """Frames the largest weight of each row, or of some rows.
 
@@ -386,8 +381,6 @@ def draw_weights(queries, keys, weights, title, *, rows, columns):
     *panels, bar = figure.axes
     bar.remove()  # the cells have their numbers
     for panel, head in zip(panels, np.array(weights, ndmin=3), strict=True):
-        for text in [*panel.texts]:
-            text.remove()
         name_shares(panel, head)
         frame_largest(panel, head)
     return figure

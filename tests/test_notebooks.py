@@ -1,5 +1,6 @@
 """The notebooks have clean outputs and run from top to bottom."""
 
+import ast
 import gzip
 import os
 import re
@@ -123,6 +124,22 @@ def test_each_exercise_of_a_notebook_has_an_answer(name):
     asked = re.findall(r"(?m)^(\d+)\. ", exercises)
     assert asked == re.findall(r"<summary>Answer (\d+)</summary>", exercises)
     assert answers_of(notebook)
+
+
+def test_why_attention_has_each_claim_just_before_the_cell_that_judges_it():
+    code = (ROOT / "notebooks" / "comparison.py").read_text("utf-8")
+    [claims] = re.findall(r"(?ms)^CLAIMS = (\{.*?^\})", code)
+    said, judged = [], []
+    for place, cell in enumerate(read("why_attention")[0].cells):
+        if cell.cell_type == "markdown":
+            text = re.sub(r"(?<=.)\n> ", " ", cell.source)  # a quotation on one line
+            found = re.findall(r"(?m)^> \*\*Claim (\d)\*\*: (.*)\.$", text)
+            said += [(place + 1, int(number), claim) for number, claim in found]
+        else:
+            found = re.findall(r"(?m)^judge\((\d),", cell.source)
+            judged += [(place, int(number)) for number in found]
+    assert [(n, claim) for _, n, claim in said] == [*ast.literal_eval(claims).items()]
+    assert [(place, n) for place, n, _ in said] == judged
 
 
 @pytest.mark.slow

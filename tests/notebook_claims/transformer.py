@@ -24,6 +24,12 @@ first, second = cats
 before, sums = tensors["embeddings times √d"][0], tensors["= sum"][0]
 assert np.max(abs(before[first] - before[second])) < 1e-5
 assert np.max(abs(sums[first] - sums[second])) > 0.5
+# %% after: pictures.draw_normalized(np.array(gato), normalize(np.array(gato)))
+assert words[1] == "▁gato"
+sizes = np.std(gato, axis=-1)
+assert list(sizes) == sorted(sizes) and sizes[-1] > 5 * sizes[0], "the sums grow"
+assert_allclose(np.std(normalize(np.array(gato)), axis=-1), 1, atol=1e-3)
+assert_allclose(np.mean(normalize(np.array(gato)), axis=-1), 0, atol=1e-4)
 # %% after: causal, weights = attention(query, key, value, look_ahead_mask(3))
 assert (np.array(weights)[0, 0][np.triu_indices(3, 1)] == 0).all(), "exactly 0"
 # %% after: weights = np.array(self_attention.weights_seen[0])  # (heads, query, key)
@@ -32,11 +38,13 @@ assert words.count("▁e") == 1, "the picture has one token"
 reads = weights[:, words.index("▁e")].argmax(axis=-1)
 second = len(words) - 1 - words[::-1].index("▁cão")
 assert [*reads] == [words.index("</s>"), second, second, words.index("▁gato")]
-# %% after: pictures.draw_split("▁e", queries[0, place], results[0, :, place], mixed[0, place])
-joined = np.array(results[0, :, place]).reshape(-1)
+# %% after: pictures.draw_split("▁e", shares[:, 0], bias)
+joined, mixed = np.array(results).reshape(-1), self_attention(*inputs)[0, place]
 assert (joined.shape, results.shape[-1]) == ((256,), 64), "64 numbers of each head"
-kernel, bias = self_attention.output_layer.get_weights()
-assert_allclose(joined @ kernel + bias, mixed[0, place], atol=1e-4)
+assert_allclose(joined @ kernel + bias, mixed, atol=1e-4)
+assert_allclose(np.sum(shares[:, 0], axis=0) + bias, mixed, atol=1e-4)
+assert np.all(shares), "each head has a share in every number"
+queries = self_attention.query(normed)
 split = self_attention.split(queries)[0, :, place]
 assert_allclose(queries[0, place], np.reshape(split, -1), err_msg="a query's quarters")
 # %% after: words = shipped_tokenizer.tokens(source[0])
@@ -44,17 +52,12 @@ assert words[-1] == "</s>" and len(words) > 5
 config = [shipped_model.config[x] for x in ("d_model", "num_heads", "dff")]
 depths = [shipped_model.config[x] for x in ("num_layers", "num_decoder_layers")]
 assert config == [256, 4, 1024] and depths == [6, 2], "the table of sizes"
-# %% after: pictures.draw_feed_forward(words[:3], x[0, :3], hidden[0, :3], output[0, :3])
+# %% after: pictures.draw_feed_forward(words[:3], normed[0, :3], hidden[0, :3], output[0, :3])
 assert np.min(hidden) == 0 and np.mean(hidden[0, :3] == 0) > 0.25, "many are 0"
 # %% after: pictures.draw_gradients(depths, gradients)
 for name, found in gradients.items():
     assert found == sorted(found, reverse=name == "without")
 assert gradients["with residuals"][-1] > 0.1 > 1e-3 > gradients["without"][-1]
-# %% after: pictures.draw_normalized(np.array(gato), normalize(np.array(gato)))
-assert words[1] == "▁gato"
-sizes = np.std(gato, axis=-1)
-assert list(sizes) == sorted(sizes) and sizes[-1] > 5 * sizes[0], "the sums grow"
-assert_allclose(np.std(normalize(np.array(gato)), axis=-1), 1, atol=1e-3)
 # %% after: pictures.draw_mask(hello[:6], hello[:6], target_mask[1, 0, :6, :6], title)
 assert hello[:6] == ["<s>", "▁He", "ll", "o", "!", "<pad>"]
 assert_allclose(target_mask[1, 0, 2, :6], [1, 1, 1, 0, 0, 0])
