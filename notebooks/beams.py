@@ -68,17 +68,6 @@ def beam_steps(translator, text):
     }
 
 
-def draw_others(axes, side, place):
-    """Draws the newest token of every hypothesis in grey, joined to the one before."""
-    for ids, (step, row) in place.items():
-        before_step, before_row = place.get(ids[:-1], (step, row))
-        axes.plot([before_step, step], [before_row, row], color="0.87", lw=1)
-        [token] = side.tokens([ids[-1]])
-        box = {"fc": "white", "ec": "none", "pad": 1}
-        style = {"color": "0.6", "size": 10, "ha": "center", "va": "center"}
-        axes.text(step, row, token, bbox=box, **style)
-
-
 def draw_path(axes, side, place, path, *, color, wide):
     """Draws one path with its scores, with wide frames for hypotheses in ``wide``."""
     steps, rows = zip(*(place[ids] for ids in path), strict=True)
@@ -98,9 +87,9 @@ def number(score):
 
 
 def draw_beam(translator, text, most=10):
-    """Draws the first steps of a beam search: the newest token of each hypothesis.
+    """Draws the first steps of a beam search, with a dot for each kept hypothesis.
 
-    Numbers are the scores on two paths: greedy decoding's, and the beam's best.
+    Boxes have tokens and scores on two paths: greedy decoding's, and the beam's best.
     """
     side = translator.tokenizer.target
     steps, paths = beam_steps(translator, text)
@@ -118,7 +107,7 @@ def draw_beam(translator, text, most=10):
 
     size = {"figsize": (1.05 * count + 0.8, 4.6), "layout": "constrained"}
     figure, axes = plt.subplots(**size)
-    draw_others(axes, side, place)
+    axes.plot(*zip(*place.values(), strict=True), "o", color="0.8", ms=6)
     shared = {*paths["greedy"]} & {*paths["beam"]}  # red shows around the blue
     for name, color, wide in (("greedy", "C3", shared), ("beam", "C0", ())):
         path = {ids: score for ids, score in paths[name].items() if ids in place}

@@ -299,8 +299,9 @@ def draw_scores(known, strange):
     axes.set_yticks(range(len(rows)), rows, size=12)
     for row, label in enumerate(axes.get_yticklabels()):
         label.set_color("C1" if row else "C0")
-    words = "strange utterances get a lower score than all of the test"
-    figure.suptitle(f"{below} of {len(strange)} {words}")
+    some = f"{below} of" if below < len(strange) else "All"
+    words = "strange utterances score lower than any of the test"
+    figure.suptitle(f"{some} {len(strange)} {words}")
     axes.set(xlabel="score of the reply", ylim=(len(rows) - 0.5, -0.5), xlim=(None, 0))
     axes.tick_params(axis="y", length=0)
     axes.spines[["top", "right", "left"]].set_visible(False)
@@ -315,17 +316,18 @@ def draw_gap(title, runs):
     layout = {"figsize": (8, 3), "layout": "constrained", "sharey": True}
     figure, panels = plt.subplots(1, len(runs), **layout)
     figure.suptitle(title)
-    sides = ("train", "training", "C0", 0.28), ("validation", "validation", "C1", 0.1)
+    sides = ("train", "training", "C0", 8), ("validation", "validation", "C1", -18)
     for panel, (name, rows) in zip(panels, runs.items(), strict=True):
-        for split, side, color, height in sides:
+        for split, side, color, higher in sides:
             chosen = [row for row in rows if row["split"] == split]
             x, y = ([row[key] for row in chosen] for key in ("step", "masked_accuracy"))
             if split == "train":
                 x = np.mean([[0, *x[:-1]], x], axis=0)
             panel.plot(x, y, "o-", color=color, ms=4, lw=2.2)
-            where = {"transform": panel.transAxes, "ha": "right", "size": 12}
-            panel.text(0.97, height, f"{side}: {y[-1]:.0%}", color=color, **where)
-        panel.set(xlabel="training step", xlim=(0, None), ylim=(0, 1.2))
+            style = {"textcoords": "offset points", "ha": "center", "size": 12}
+            label = f"{side}: {y[-1]:.0%}"
+            panel.annotate(label, (x[-1], y[-1]), (0, higher), color=color, **style)
+        panel.set(xlabel="training step", xlim=(0, 1.35 * x[-1]), ylim=(0, 1.2))
         panel.set_title(name, size=12)
         panel.set_yticks([0, 0.25, 0.5, 0.75, 1])
         panel.grid(alpha=0.3)

@@ -4,6 +4,7 @@ Two functions do more: `without_mask` changes a model, and `best_head` picks a h
 """
 
 import re
+from collections import Counter
 from contextlib import contextmanager
 from functools import partial
 
@@ -224,56 +225,48 @@ def draw_heads(tokens, weights, query):
     draw_reads(rows, tokens, weights, title, **names)
 
 
-def draw_split(token, shares, bias, count=8):
-    """Draws how heads split a query, and the first numbers of the output.
+def draw_split(token, queries, results, output):
+    """Draws how heads split a query, and how their results become one output.
 
-    The ``shares (heads, d_model)`` and a bias add up to the output.
+    The ``queries`` and ``results`` are (heads, key_dim), the output is (1, d_model).
     """
-    parts = np.vstack([shares, bias])[:, :count]
-    heads, size = np.shape(shares)
-    width = size // heads
-    figure, (top, bottom) = plt.subplots(2, 1, figsize=(8, 5.2), layout="constrained")
-    figure.suptitle(f"Each head has {width} numbers, and $W^O$ mixes all {heads} heads")
+    heads, size = len(results), np.size(output)
+    _, axes = plt.subplots(figsize=(8, 4), layout="constrained")
     middle = {"ha": "center", "va": "center", "color": "white", "weight": "bold"}
     arrow = {"arrowstyle": "-|>", "color": "0.3", "lw": 1.5}
     rows = {
-        f"query of “{token}”: {size}": f"{width}",
+        f"query of “{token}”: {np.size(queries)}": f"{np.shape(queries)[1]}",
         "each attends": "head {}",
-        f"results: {size}": f"{width}",
+        f"results, side by side: {np.size(results)}": f"{np.shape(results)[1]}",
+        "mixes all heads": "$W^O$",
+        f"output: {size}": f"{size}",
     }
     for row, (name, words) in enumerate(rows.items()):
-        top.text(-0.1, row, name, ha="right", va="center", size=12)
+        axes.text(-0.1, row, name, ha="right", va="center", size=12)
         gap = 0.1 if row == 1 else 0.01
-        for head in range(heads):
-            corner = head + gap, row - 0.28
-            box = plt.Rectangle(corner, 1 - 2 * gap, 0.56, fc=f"C{head}")
-            top.add_patch(box)
-            top.text(head + 0.5, row, words.format(head + 1), size=12, **middle)
-            if row:
-                ends = (head + 0.5, row - 0.3), (head + 0.5, row - 0.7)
-                top.annotate("", *ends, arrowprops=arrow)
-    top.set(xlim=(-1.6, heads), ylim=(2.4, -0.4))
-    top.axis("off")
-    places, colours = range(1, count + 1), [*(f"C{n}" for n in range(heads)), "0.6"]
-    above, below = parts.clip(min=0).cumsum(axis=0), parts.clip(max=0).cumsum(axis=0)
-    for row, colour in [*enumerate(colours)][::-1]:  # the first ones cover the others
-        bottom.bar(places, above[row], 0.6, color=colour)
-        bottom.bar(places, below[row], 0.6, color=colour)
-    bottom.plot(places, parts.sum(axis=0), "kD", ms=6)
-    bottom.axhline(0, color="0.3", lw=1)
-    bottom.spines[["top", "right"]].set_visible(False)
-    bottom.set(xlabel=f"the first {count} of {size} output numbers", ylabel="value")
-    bottom.set_title("Each output number (diamond) sums all heads and a bias (grey)")
+        wide = heads if row > 2 else 1  # the last two rows have one box
+        for left in range(0, heads, wide):
+            corner = left + gap, row - 0.28
+            colour = "0.45" if row > 2 else f"C{left}"
+            axes.add_patch(plt.Rectangle(corner, wide - 2 * gap, 0.56, fc=colour))
+            text = words.format(left + 1) if row == 1 else words
+            axes.text(left + wide / 2, row, text, size=12, **middle)
+        starts = [heads / 2] if row == 4 else np.arange(heads) + 0.5
+        for x in starts if row else ():
+            axes.annotate("", (x, row - 0.3), (x, row - 0.7), arrowprops=arrow)
+    axes.set(xlim=(-1.9, heads), ylim=(4.4, -0.4))
+    axes.set_title(f"{heads} heads attend by themselves, and $W^O$ mixes their results")
+    axes.axis("off")
     plt.show()
 
 
 def draw_parts(parts):
-    """Draws the standard deviations of a layer's input and of what is added to it."""
+    """Draws the spread of a layer's input, of what is added to it, and of the sum."""
     sizes = {name: float(np.std(np.array(x)[0])) for name, x in parts.items()}
     names = [*sizes]
-    most = max(names[1:], key=sizes.get)
-    _, axes = plt.subplots(figsize=(7, 2), layout="constrained")
-    colours = ["C1" if name == most else "C0" for name in names]
+    most = max(names[1:-1], key=sizes.get)
+    _, axes = plt.subplots(figsize=(7, 2.3), layout="constrained")
+    colours = ["C1" if name == most else "C0" for name in names[:-1]] + ["0.5"]
     axes.bar_label(axes.barh(names, [*sizes.values()], color=colours), fmt=" %.1f")
     axes.margins(x=0.1)
     axes.invert_yaxis()
@@ -310,7 +303,7 @@ def draw_feed_forward(tokens, x, hidden, output, count=4):
     """Draws the first numbers of each token's vectors, on their way through the net."""
     stages = [np.array(stage) for stage in (x, hidden, output)]
     zeros, size = np.mean(stages[1] == 0), stages[1].shape[-1]
-    names = "x", f"hidden: ReLU sets\n{zeros:.0%} of {size:,} to 0", "output"
+    names = "normed", f"hidden: ReLU sets\n{zeros:.0%} of {size:,} to 0", "output"
     layout = {"figsize": (9, 0.55 * len(tokens) + 1.3), "layout": "constrained"}
     figure, panels = plt.subplots(1, 3, **layout, gridspec_kw={"wspace": 0.3})
     figure.suptitle("The same network transforms each position by itself")
@@ -421,6 +414,25 @@ def draw_reads(written, read, weights, title, hidden=None, **names):
         axes.imshow(ones, cmap=grey, aspect="auto")
     name_shares(axes, weights)
     display(figure)
+
+
+def most_read(written, read, weights):
+    """The token that each written token reads most."""
+    read, places = numbered(read), np.argmax(weights, axis=-1)
+    return {token: read[at] for token, at in zip(written, places, strict=True)}
+
+
+def name_most(most, tokens):
+    """A title that says what some tokens read most."""
+    parts = [f"“{token}” reads “{most[token]}”" for token in tokens if token in most]
+    return " most, ".join(parts[:2]) + " most" * (len(parts) == 1)
+
+
+def name_copies(head, written, read, weights):
+    """A title that says how many pieces of a word read their copy most."""
+    same = np.sum(np.array(read)[weights.argmax(axis=-1)] == written)
+    count = "all pieces" if same == len(written) else f"{same} of {len(written)} pieces"
+    return f"In {head}, {count} read their copy in the source most"
 
 
 def draw_correct(steps, correct, target=0.9):
@@ -534,26 +546,42 @@ def draw_decoding(model, tokenizer, text, steps=4):
     say(sentences[min(sentences)])
 
 
-def say_correct(probabilities, correct, tokens, tokenizer):
-    """Says how probable correct tokens are, and what comes next where it is lowest."""
+def say_correct(probabilities, correct, steps, tokenizer):
+    """Says how probable correct tokens are, and what else is likely at the lowest."""
     right, low = np.sum(probabilities.max(axis=-1) == correct), correct.argmin()
-    likely = tokenizer.tokens([*map(int, probabilities[low].argsort()[:-3:-1])])
-    other = likely[int(likely[0] == tokens[low])]
-    second = np.sort(probabilities[low])[-2]
+    first, second = map(int, probabilities[low].argsort()[:-3:-1])
+    other = second if probabilities[low, first] == correct[low] else first
+    where = f"{right} of {len(steps)} positions"
     say(
-        f"The correct token is the likeliest at {right} of {len(correct)} positions, "
-        f"and the loss is {-np.log(correct).mean():.2f} nats. $p$ is lowest for "
-        f"“{numbered(tokens)[low]}”, where “{other}” comes second, with {second:.2f}."
+        f"The correct token is the likeliest at "
+        f"{'each position' if right == len(steps) else where}, "
+        f"and the loss is {-np.log(correct).mean():.2f} nats. $p$ is lowest at "
+        f"“{steps[low]}”, where “{tokenizer.tokens([other])[0]}” has "
+        f"{probabilities[low, other]:.2f}."
     )
 
 
-def say_losses(training, validation):
-    """Says what two losses with the same weights show."""
+def rare_shares(pairs, validation, least=10):
+    """The shares of the pairs and of others that have a word rare in the pairs."""
+    bags = [re.findall(r"\w+", " ".join(both)) for both in [*pairs, *validation]]
+    counts = Counter(word for bag in bags[: len(pairs)] for word in bag)
+    rare = [min(counts[word] for word in bag) < least for bag in bags]
+    return np.mean(rare[: len(pairs)]), np.mean(rare[len(pairs) :])
+
+
+def say_losses(training, validation, pairs, validation_pairs):
+    """Says what two losses with the same weights show, and how rare the words are."""
     text = f"With the averaged weights, the loss is {validation:.3f} nats on "
     text += f"validation sentences and {training:.3f} on training sentences. "
+    ours, theirs = rare_shares(pairs, validation_pairs)
     if validation < 0.8 * training:
-        text += "The validation sentences are easier, probably because the phrasebook "
-        text += "holds out only sentences whose words all occur in training."
+        text += "The validation sentences are easier"
+        if theirs < 0.6 * ours:
+            text += ", probably because rare words are less frequent in them: "
+            text += f"{theirs:.0%} of the validation pairs and {ours:.0%} of the "
+            text += "training pairs have a word that occurs fewer than 10 times in "
+            text += "training"
+        text += "."
     else:
         text += "A training point of the picture has earlier weights: it is the mean "
         text += "over some steps."
@@ -592,7 +620,8 @@ def say_differences(rows, pairs):
     text = f"{len(seen) or 'None'} of the {len(rows)} occur in training, but for "
     text += f"{near} of them, some training sentence has all of their words, or all "
     text += "but one. "
-    text += f"**{len(rows) - len(wrong)}** translations equal their reference."
+    equal = len(rows) - len(wrong) if wrong else "All"
+    text += f"**{equal}** translations equal their reference."
     text += " These differ:\n\n" * bool(wrong)
     for source, written, reference in wrong[:3]:
         text += f"* {source} → {written} (reference: {reference})\n"

@@ -118,16 +118,12 @@ def untrained_copy(model):
 
 
 def train(model):
-    """Trains a model on the pairs.
-
-    Prints the losses, and how many other sentences are translated without a mistake.
-    """
+    """Trains a model, and prints how many other sentences it translates right."""
     optimizer = keras.optimizers.Adam(3e-3, beta_2=0.98)
     model.compile(optimizer=optimizer, loss=masked_loss)
     inputs, labels = batch(TRAINING)
-    history = model.fit(inputs, labels, batch_size=32, epochs=30, verbose=0)
-    first, *_, last = history.history["loss"]
-    print(f"{len(TRAINING)} pairs of sentences: loss {first:.2f}, then {last:.2f}")
+    model.fit(inputs, labels, batch_size=32, epochs=30, verbose=0)
+    print(f"trained on {len(TRAINING)} pairs of sentences")
     right = count_right(model, HELD_OUT)
     print(
         f"{right} of {len(HELD_OUT)} other sentences are translated without a mistake"
@@ -160,12 +156,25 @@ def of_package(queries, keys, values):
     return [np.array(each)[0, 0] for each in found]
 
 
-def sides_of_cross(model, source, target):
-    """The vectors that meet in the cross-attention of a pair, by their side."""
-    source, target = ids([source]), ids([f"<start> {target}"])
-    attend = model.decoder.dec_layers[0].causal_self_attention
-    decoder = attend(model.decoder.pos_embedding(target))
-    return {"decoder": decoder[0].numpy(), "encoder": model.encoder(source)[0].numpy()}
+def seen_by_cross(model, source, target):
+    """What goes into the cross-attention when the model reads a pair, and comes out.
+
+    Without the batch: "decoder" and "encoder" go in, "output" and "weights" come out.
+    """
+    attention = model.decoder.dec_layers[0].cross_attention
+    seen, call = {}, attention.mha.call
+
+    def record(query, value, *args, **kwargs):
+        result = call(query, value, *args, **kwargs)
+        output = result[0] if isinstance(result, tuple) else result
+        seen.update(decoder=query, encoder=value, output=output)
+        return result
+
+    attention.mha.call = record
+    model((ids([source]), ids([f"<start> {target}"])))
+    attention.mha.call = call
+    seen["weights"] = attention.last_attn_scores
+    return {name: np.array(found)[0] for name, found in seen.items()}
 
 
 def on_objects(model, pairs):
@@ -338,13 +347,14 @@ def draw_weighted_sum(tokens, weights, values, word):
 
 
 def draw_scaling(sizes, raw, divided):
-    """Draws the largest weight and the gradient for each d_k, raw and divided."""
+    """Draws what `measure` found for each d_k, raw and divided."""
     _, panels = plt.subplots(1, 2, figsize=(8, 3.4), layout="constrained")
     panels[0].set(title="Not scaled: one key gets nearly all")
     panels[0].set(ylabel="largest weight of a row (mean)")
-    panels[1].set(title="Not scaled: the gradient vanishes")
-    panels[1].set(ylabel="gradient of the result (median)")
-    places = [[(30, 0.6), (30, 0.29)], [(50, 0.1), (50, 0.225)]]
+    panels[1].set(title="Not scaled: gradients vanish")
+    panels[1].set(ylabel="queries with a gradient below 0.01")
+    panels[1].yaxis.set_major_formatter("{x:.0%}")
+    places = [[(30, 0.6), (30, 0.29)], [(14, 0.3), (30, 0.04)]]
     for column, panel in enumerate(panels):
         for found, label, style, place in (
             (raw, "not scaled", "C1o--", places[column][0]),
@@ -355,7 +365,7 @@ def draw_scaling(sizes, raw, divided):
         panel.set(xscale="log", xlabel="d_k, numbers in a key")
         panel.set_xticks(sizes, sizes)
         panel.minorticks_off()
-        panel.set_ylim(0, 1.1 * panel.get_ylim()[1])
+        panel.set_ylim(-0.02, 1.1 * panel.get_ylim()[1])
         panel.grid(alpha=0.3)
     plt.show()
 
@@ -480,7 +490,7 @@ def draw_verbs(labels, on_making, on_object):
         axes.scatter(found, labels, s=70, color=color)
         axes.text(found[-1], 6.4, name, color=color, ha="center", size=12)
     wins = np.sum(np.array(on_object) > on_making)
-    title = f"For {wins} of {len(labels)} verbs, the decoder reads the object more"
+    title = f"{wins} of {len(labels)} objects get more attention than “making”"
     axes.set(xlim=(0, 0.85), ylim=(-0.5, 7))
     axes.set(xlabel="attention where the verb is written, mean of the heads")
     axes.set_title(title, loc="right")

@@ -2,6 +2,8 @@
 assert lesson.count_right(model, lesson.HELD_OUT) >= 0.9 * len(lesson.HELD_OUT)
 assert "preparando" in lesson.translate(model, asked)[0]
 assert "ganando" in lesson.translate(model, asked)[1]
+sources = [source for source, _ in lesson.TRAINING]
+assert {*asked} <= {*sources} and "my mother is making a film" not in sources
 # %% after: three = ["cat", "dog", "milk"]
 lengths = np.linalg.norm(X, axis=1)
 cosines = X @ X.T / lengths / lengths[:, None]
@@ -27,15 +29,17 @@ assert np.isclose(scores[3, 0], sum(Q[3, n] * K[0, n] for n in range(d_k)), atol
 # %% after: weights = softmax(scaled)
 np.testing.assert_allclose(weights.sum(axis=1), 1, atol=1e-6)
 np.testing.assert_allclose(weights, layer_weights[HEAD], atol=1e-5)
-# %% after: SIZES = [1, 4, 16, 64, 256, 1024]
+# %% after: SIZES = [4, 16, 64, 256, 1024]
 for size, one, other in zip(SIZES, raw, divided, strict=True):
     assert abs(one[0] / size**0.5 - 1) < 0.1, "a deviation of the root of d_k"
     assert abs(other[0] - 1) < 0.1, "a deviation of 1 for any d_k"
 assert raw[-1][1] > 0.9 > 0.5 > divided[-1][1]
-assert divided[-1][2] > 100 * raw[-1][2]
-for column in (1, 2):  # with scaling, almost the same from 4 on
-    values = [row[column] for row in divided[1:]]
-    assert max(values) < 1.1 * min(values)
+vanished = [row[2] for row in raw]
+assert vanished == sorted(vanished)
+assert [f"{vanished[n]:.0%}" for n in (2, 4)] == ["15%", "62%"], SIZES
+assert max(row[2] for row in divided) < 0.01
+largest = [row[1] for row in divided]  # almost the same
+assert max(largest) < 1.1 * min(largest)
 # %% after: padded = f"{text} <pad> <pad>"
 x, may = X_padded[None], mask[None]
 _, layer_padded = mha(x, x, value_mask=may, return_attention_scores=True)

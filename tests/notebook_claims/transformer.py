@@ -38,15 +38,14 @@ assert words.count("▁e") == 1, "the picture has one token"
 reads = weights[:, words.index("▁e")].argmax(axis=-1)
 second = len(words) - 1 - words[::-1].index("▁cão")
 assert [*reads] == [words.index("</s>"), second, second, words.index("▁gato")]
-# %% after: pictures.draw_split("▁e", shares[:, 0], bias)
-joined, mixed = np.array(results).reshape(-1), self_attention(*inputs)[0, place]
-assert (joined.shape, results.shape[-1]) == ((256,), 64), "64 numbers of each head"
-assert_allclose(joined @ kernel + bias, mixed, atol=1e-4)
-assert_allclose(np.sum(shares[:, 0], axis=0) + bias, mixed, atol=1e-4)
-assert np.all(shares), "each head has a share in every number"
-queries = self_attention.query(normed)
-split = self_attention.split(queries)[0, :, place]
-assert_allclose(queries[0, place], np.reshape(split, -1), err_msg="a query's quarters")
+# %% after: pictures.draw_split("▁e", queries, results, mixed)
+assert queries.shape == results.shape == (4, 64), "64 numbers of each head"
+kernel, bias = self_attention.output_layer.get_weights()
+joined, output = np.reshape(results, -1), self_attention(*inputs)[0, place]
+assert_allclose(joined @ kernel + bias, output, atol=1e-4)
+assert_allclose(mixed[0], output, atol=1e-4)
+query = self_attention.query(normed)[0, place]
+assert_allclose(query, np.reshape(queries, -1), err_msg="a query's quarters")
 # %% after: words = shipped_tokenizer.tokens(source[0])
 assert words[-1] == "</s>" and len(words) > 5
 config = [shipped_model.config[x] for x in ("d_model", "num_heads", "dff")]
@@ -62,11 +61,13 @@ assert gradients["with residuals"][-1] > 0.1 > 1e-3 > gradients["without"][-1]
 assert hello[:6] == ["<s>", "▁He", "ll", "o", "!", "<pad>"]
 assert_allclose(target_mask[1, 0, 2, :6], [1, 1, 1, 0, 0, 0])
 # %% after: pictures.draw_parts(tensors)
-total = sum(np.array(x) for x in tensors.values())
-assert_allclose(total, encoder_layer(*inputs), atol=1e-3)
+*parts, total = [np.array(x) for x in tensors.values()]
+assert_allclose(sum(parts), total, atol=1e-3)
 assert (source[0].numpy() != PAD).all(), "the picture has no padding"
 sizes_of = {name: np.std(np.array(x)[0]) for name, x in tensors.items()}
-assert max(sizes_of, key=sizes_of.get) == "+ feed-forward", "the largest numbers"
+*spreads, of_sum = sizes_of.values()
+assert max(spreads) == sizes_of["+ feed-forward"], "the largest numbers"
+assert of_sum < 0.95 * sum(spreads), "they do not add up"
 # %% after: weights = decoder_layer.self_attention.weights_seen[0, 0, :6, :6]
 weights = np.array(decoder_layer.self_attention.weights_seen[0])  # of all heads
 assert (weights[:, *np.triu_indices(len(reading), 1)] == 0).all()
@@ -108,6 +109,8 @@ if STEPS > 100:
     assert len(pairs) < 64 * STEPS < 2 * len(pairs), "each sentence once or twice"
     assert final["loss"] < training["loss"], "it has not memorized them"
 assert history.history["val_loss"][-1] < history.history["loss"][0]
+ours, theirs = pictures.rare_shares(pairs, validation)
+assert theirs < 0.6 * ours, "rare words are less frequent in validation"
 # %% trained: metrics = [MaskedAccuracy(name="accuracy")]
 assert history.history["val_accuracy"][-1] > 0.95 and final["accuracy"] > 0.95
 # %% after: pictures.draw_decoding(rebuilt, shipped_tokenizer, text)

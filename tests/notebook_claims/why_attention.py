@@ -128,3 +128,7 @@ for name in (TRANSFORMER, ATTENTION, LONGER):
     assert bleu[name, 20] > bleu[name, 30], "worse beyond 20 tokens"
 # %% answer: 2
 assert in_turn == {PLAIN: 40, ATTENTION: 40, TRANSFORMER: 2}
+# %% trained: bleu = scores(translations)
+for longest in BUCKETS[:-1]:
+    assert bleu[LONGER, longest] > bleu[ATTENTION, longest], "also on short sentences"
+assert max(bleu[PLAIN, longest] for longest in BUCKETS) < 10, "it has learned little"
