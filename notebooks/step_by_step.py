@@ -349,9 +349,9 @@ def draw_weighted_sum(tokens, weights, values, word):
 def draw_scaling(sizes, raw, divided):
     """Draws what `measure` found for each d_k, raw and divided."""
     _, panels = plt.subplots(1, 2, figsize=(8, 3.4), layout="constrained")
-    panels[0].set(title="Not scaled: one key gets nearly all")
+    panels[0].set(title="Not scaled: one key gets more and more")
     panels[0].set(ylabel="largest weight of a row (mean)")
-    panels[1].set(title="Not scaled: gradients vanish")
+    panels[1].set(title="Not scaled: more gradients vanish")
     panels[1].set(ylabel="queries with a gradient below 0.01")
     panels[1].yaxis.set_major_formatter("{x:.0%}")
     places = [[(30, 0.6), (30, 0.29)], [(14, 0.3), (30, 0.04)]]

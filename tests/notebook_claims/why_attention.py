@@ -80,7 +80,7 @@ assert min(without) > 1.25 * max(both)
 assert grows[TRANSFORMER] < min(grows[ATTENTION], grows[PLAIN]), "the title"
 # %% trained: AT_ONCE = 1024  # tokens on either side of a batch
 gains = [middle[PLAIN, n] / middle[TRANSFORMER, n] for n in LENGTHS]
-assert gains[0] == min(gains) and gains[0] < 1 < gains[-1], "the shortest sentences"
+assert gains[0] < 1 < min(gains[1:]), "only the shortest sentences are an exception"
 # %% trained: CUT = 32  # tokens
 assert keeps[PLAIN] < 1e-6, "the line of the plain GRU is steep"
 assert ends[PLAIN] < ends[BLOCKED] < 0.01 * min(ends[LONGER], ends[ATTENTION])
